@@ -1,0 +1,5 @@
+//! tunepipe
+
+pub mod kernels;
+pub mod plan;
+pub mod text;
