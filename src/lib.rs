@@ -1,5 +1,6 @@
 //! tunepipe
 
 pub mod kernels;
+pub mod memory;
 pub mod plan;
 pub mod text;
