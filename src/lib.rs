@@ -4,3 +4,4 @@ pub mod kernels;
 pub mod memory;
 pub mod plan;
 pub mod text;
+pub mod tools;
