@@ -2,4 +2,5 @@
 
 pub mod kernels;
 pub mod plan;
+pub mod store;
 pub mod text;
