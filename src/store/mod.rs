@@ -1,0 +1,22 @@
+//! Files of models and adapters: safetensors, GGUF, Hugging Face and PEFT folders. Everything is read in windows and
+//! written atomically; plain slices go in and out, and no kernel, model or stage is known here.
+//!
+//! Reading is by position, not by mapping: a file that is cut short while a run reads it is then an error message and
+//! not a SIGBUS, network mounts work, and a model's pages never count as the process's own memory. Windows lie on the
+//! stack of the reading thread ([`WINDOW`] bytes each), so reading allocates nothing.
+
+mod atomic;
+mod disk;
+pub mod gguf;
+mod near;
+pub mod peft;
+pub mod safetensors;
+mod source;
+mod types;
+mod writer;
+
+pub use atomic::{AtomicFile, AtomicFolder, OutputKind, WRITE_BUFFER, check_output, write};
+pub use disk::WINDOW;
+pub use source::{CARRIED, HfTokenizer, ModelSource, TensorEntry, TokenizerSource};
+pub use types::{StoredType, TensorInfo};
+pub use writer::{DEFAULT_SHARD, ModelPlan, ModelWriter};
