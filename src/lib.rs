@@ -1,5 +1,6 @@
 //! tunepipe
 
+pub mod data;
 pub mod kernels;
 pub mod memory;
 pub mod plan;
