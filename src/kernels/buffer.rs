@@ -158,6 +158,10 @@ element!(u8, U8);
 element!(u32, U32);
 
 impl<'a> View<'a> {
+    pub fn dtype(&self) -> DType {
+        self.storage.dtype()
+    }
+
     pub fn len(&self) -> usize {
         self.len
     }
@@ -183,6 +187,10 @@ impl<'a> View<'a> {
 }
 
 impl<'a> ViewMut<'a> {
+    pub fn dtype(&self) -> DType {
+        self.storage.dtype()
+    }
+
     pub fn len(&self) -> usize {
         self.len
     }

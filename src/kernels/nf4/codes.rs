@@ -1,0 +1,118 @@
+//! Values to 4-bit codes and back.
+
+use super::scales::Scale;
+use crate::kernels::spread::{BLOCK, blocks2};
+use crate::kernels::vector::wide;
+
+/// The sixteen values: quantiles of the normal distribution, scaled to [−1, 1], with an exact zero.
+pub(super) const VALUES: [f32; 16] = [
+    -1.0,
+    -0.696_192_8,
+    -0.525_073_05,
+    -0.394_917_5,
+    -0.284_441_38,
+    -0.184_773_43,
+    -0.091_050_036,
+    0.0,
+    0.079_580_3,
+    0.160_930_2,
+    0.246_112_3,
+    0.337_915_24,
+    0.440_709_83,
+    0.562_617,
+    0.722_956_84,
+    1.0,
+];
+
+/// Midpoints of neighbouring values, in f32: a code is the number of thresholds strictly below the value.
+pub(super) const THRESHOLDS: [f32; 15] = {
+    let mut midpoints = [0.0; 15];
+    let mut i = 0;
+    while i < 15 {
+        midpoints[i] = (VALUES[i] + VALUES[i + 1]) / 2.0;
+        i += 1;
+    }
+    midpoints
+};
+
+/// The code of zero, also the one that fills the last byte of an odd tensor.
+const ZERO: u8 = 7;
+
+/// The smallest scale bitsandbytes divides by.
+const LEAST: f32 = 1e-38;
+
+/// Both values of a byte of codes.
+const PAIRS: [[f32; 2]; 256] = {
+    let mut pairs = [[0.0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [VALUES[byte >> 4], VALUES[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
+
+/// Quantises values that start at a block. A block of another length than `block` is the last of its tensor.
+pub(super) fn quantise(values: &[f32], block: usize, codes: &mut [u8], absmax: &mut [f32]) {
+    let step = (BLOCK / block).max(1);
+    blocks2((absmax, step), (codes, step * block / 2), |i, absmax, codes| {
+        let values = values[i * step * block..].chunks(block);
+        for ((values, codes), absmax) in values.zip(codes.chunks_mut(block / 2)).zip(absmax) {
+            *absmax = wide(|| quantise_block(values, values.len() == block, codes));
+        }
+    });
+}
+
+#[inline(always)]
+fn quantise_block(values: &[f32], whole: bool, codes: &mut [u8]) -> f32 {
+    // The largest bit pattern without its sign: as floats, a NaN would be lost.
+    let top = values.iter().fold(0u32, |top, v| top.max(v.to_bits() & 0x7FFF_FFFF));
+    let absmax = f32::from_bits(top);
+    // bitsandbytes multiplies by the reciprocal in whole blocks and divides in a short last one, whose scale it also
+    // keeps from being zero.
+    let (scale, inverse) = if whole { (absmax, 1.0 / absmax.max(LEAST)) } else { (absmax.max(LEAST), 0.0) };
+    let code = |v: f32| {
+        let v = if whole { v * inverse } else { v / scale };
+        THRESHOLDS.iter().map(|t| u8::from(*t < v)).sum::<u8>()
+    };
+    let (pairs, rest) = values.as_chunks::<2>();
+    for (byte, [high, low]) in codes.iter_mut().zip(pairs) {
+        *byte = code(*high) << 4 | code(*low);
+    }
+    if let ([last], Some(byte)) = (rest, codes.last_mut()) {
+        *byte = code(*last) << 4 | ZERO;
+    }
+    scale
+}
+
+/// The values of elements `start..start + y.len()`.
+pub(super) fn dequantise(y: &mut [f32], codes: &[u8], start: usize, block: usize, scale: &Scale<'_>) {
+    let mut at = start;
+    let mut rest = y;
+    while !rest.is_empty() {
+        let len = (block - at % block).min(rest.len());
+        let (part, more) = rest.split_at_mut(len);
+        let factor = scale.of(at / block);
+        wide(|| dequantise_part(part, codes, at, factor));
+        at += len;
+        rest = more;
+    }
+}
+
+#[inline(always)]
+fn dequantise_part(y: &mut [f32], codes: &[u8], start: usize, scale: f32) {
+    let (lead, y) = y.split_at_mut((start % 2).min(y.len()));
+    if let [y] = lead {
+        *y = VALUES[usize::from(codes[start / 2] & 15)] * scale;
+    }
+    let codes = &codes[start.div_ceil(2)..];
+    let (pairs, tail) = y.as_chunks_mut::<2>();
+    for ([high, low], byte) in pairs.iter_mut().zip(codes) {
+        let pair = PAIRS[usize::from(*byte)];
+        *high = pair[0] * scale;
+        *low = pair[1] * scale;
+    }
+    if let [y] = tail {
+        *y = VALUES[usize::from(codes[pairs.len()] >> 4)] * scale;
+    }
+}

@@ -1,0 +1,93 @@
+//! Scales of blocks, plain or quantised in their turn to the 8-bit dynamic type of bitsandbytes.
+
+use std::sync::OnceLock;
+
+/// Scales that share a scale of their own.
+pub(super) const SCALE_BLOCK: usize = 256;
+
+/// Where a block finds its scale.
+pub(super) enum Scale<'a> {
+    Plain(&'a [f32]),
+    Double { codes: &'a [u8], absmax: &'a [f32], offset: f32 },
+}
+
+impl Scale<'_> {
+    pub(super) fn of(&self, block: usize) -> f32 {
+        match self {
+            Scale::Plain(absmax) => absmax[block],
+            Scale::Double { codes, absmax, offset } => {
+                map()[usize::from(codes[block])] * absmax[block / SCALE_BLOCK] + offset
+            }
+        }
+    }
+}
+
+/// The values of the signed 8-bit dynamic type, ascending: a sign, an exponent of base ten that takes 0 to 6 bits, and
+/// a linear fraction in what is left (Dettmers, "8-bit approximations for parallelism in deep learning", 2016), beside
+/// an exact 0 and 1. Equal to bitsandbytes' `create_dynamic_map()`.
+pub fn dynamic_map() -> [f32; 256] {
+    *map()
+}
+
+fn map() -> &'static [f32; 256] {
+    static MAP: OnceLock<[f32; 256]> = OnceLock::new();
+    MAP.get_or_init(make_map)
+}
+
+fn make_map() -> [f32; 256] {
+    let mut values = vec![0.0f32, 1.0];
+    for exponent in 0..7 {
+        let edges = spaced((1usize << exponent) + 1);
+        let power = 10f64.powi(exponent - 6) as f32;
+        for pair in edges.windows(2) {
+            let mean = (pair[0] + pair[1]) / 2.0;
+            values.extend([power * mean, -power * mean]);
+        }
+    }
+    values.sort_by(f32::total_cmp);
+    std::array::from_fn(|i| values.get(i).copied().unwrap_or(1.0))
+}
+
+/// `count` values from 0.1 to 1 as `torch.linspace` rounds them: the second half is counted down from the end.
+fn spaced(count: usize) -> Vec<f32> {
+    let (start, end) = (0.1f32, 1.0f32);
+    let last = count - 1;
+    let step = f64::from((end - start) / last as f32);
+    let value = |i: usize| {
+        if i < count / 2 { f64::from(start) + step * i as f64 } else { f64::from(end) - step * (last - i) as f64 }
+    };
+    (0..count).map(|i| value(i) as f32).collect()
+}
+
+/// Quantises plain scales to the dynamic type around their mean, which is returned; `absmax` has one scale for each
+/// 256 of them.
+///
+/// bitsandbytes does not search the map for a value but for the nearest of 65536 even steps of [−1, 1], so a value very
+/// near a midpoint can go to the further neighbour; bytes are equal only if that is done here, too.
+pub(super) fn quantise(plain: &[f32], codes: &mut [u8], absmax: &mut [f32]) -> f32 {
+    let offset = (plain.iter().map(|v| f64::from(*v)).sum::<f64>() / plain.len().max(1) as f64) as f32;
+    let blocks = plain.chunks(SCALE_BLOCK).zip(codes.chunks_mut(SCALE_BLOCK)).zip(absmax);
+    for ((plain, codes), absmax) in blocks {
+        *absmax = plain.iter().fold(0.0, |top, v| (v - offset).abs().max(top));
+        if *absmax == 0.0 {
+            codes.fill(0);
+            continue;
+        }
+        let inverse = 1.0 / *absmax;
+        for (code, v) in codes.iter_mut().zip(plain) {
+            *code = nearest(((v - offset) * inverse).clamp(-1.0, 1.0));
+        }
+    }
+    offset
+}
+
+/// The code of a value of [−1, 1].
+fn nearest(v: f32) -> u8 {
+    // One rounding to f32, as of a fused multiply-add: the f64 operations before it are exact.
+    let step = (f64::from((v + 1.0) * 0.5) * 65535.0 + 0.5) as f32 as u16;
+    let v = f64::from(step) / 65535.0 * 2.0 - 1.0;
+    let map = map();
+    let right = map.partition_point(|m| f64::from(*m) < v).clamp(1, map.len() - 1);
+    let (below, above) = (v - f64::from(map[right - 1]), f64::from(map[right]) - v);
+    (if above < below { right } else { right - 1 }) as u8
+}

@@ -1,0 +1,213 @@
+//! A model in memory: read tensor by tensor, quantised tensor by tensor.
+
+use super::adapter::Adapter;
+use super::parts::Planned;
+use super::shape::Shape;
+use super::source::WeightSource;
+use super::tensors::{Proj, Role, Tensor};
+use super::weight::{Float, Form, Held, Weight, held_specs, scratch_elements};
+use super::windows::{rows_per_window, windows};
+use crate::kernels::{self, Buf, Nf4, Nf4Layout, Pool, Spec, View};
+use crate::text::{Fault, Result};
+
+/// A decoder whose weights are resident, with the adapter that was trained or loaded onto it.
+pub struct Model {
+    pub shape: Shape,
+    pub form: Form,
+    /// In the order of [`Shape::tensors`].
+    pub(crate) tensors: Vec<Weight>,
+    pub adapter: Option<Adapter>,
+}
+
+/// Told after each window of a tensor: the tensor's name and the values done since the last call.
+pub type Progress<'a> = &'a mut dyn FnMut(&str, u64);
+
+impl Model {
+    /// Reads every tensor from `source` into the form. Beyond the model itself one window of a tensor is held.
+    pub fn read(
+        shape: &Shape,
+        source: &dyn WeightSource,
+        form: Form,
+        pool: &dyn Pool,
+        progress: Progress<'_>,
+    ) -> Result<Model> {
+        shape.validate()?;
+        let mut window = take_window(reading_elements(shape, form), pool)?;
+        let mut tensors = Vec::new();
+        for tensor in shape.tensors() {
+            tensors.push(read_tensor(&tensor, source, form, pool, &mut window, progress)?);
+        }
+        Ok(Model { shape: shape.clone(), form, tensors, adapter: None })
+    }
+
+    /// The same model with its linear layers in NF4. Each dense tensor is gone before the next is begun.
+    pub fn quantise(self, block: usize, double: bool, pool: &dyn Pool, progress: Progress<'_>) -> Result<Model> {
+        if self.adapter.is_some() {
+            return Err(Fault::new("model.adapted", "a model with an adapter is not quantised: the adapter was trained on its weights")
+                .help("quantize first, then train lora"));
+        }
+        let form = self.form.quantised(block, double);
+        let list = self.shape.tensors();
+        let mut window = take_window(quantising_elements(&self.shape, self.form), pool)?;
+        let mut tensors = Vec::with_capacity(list.len());
+        for (tensor, weight) in list.iter().zip(self.tensors) {
+            let Role::Linear(_) = tensor.role else {
+                tensors.push(weight);
+                continue;
+            };
+            let (rows, cols) = tensor.dims();
+            let layout = Nf4Layout { values: rows * cols, block, double };
+            let quantised = match &weight {
+                Weight::Nf4(_) => {
+                    return Err(Fault::new("model.quantised", "the model's linear layers are quantised already"));
+                }
+                Weight::Dense(buf) => Nf4::quantise(layout, buf.view().cpu::<f32>()?, pool, "weights")?,
+                Weight::Half(_) => {
+                    let wide = weight.expand(0..rows * cols, &mut window)?;
+                    Nf4::quantise(layout, wide.cpu::<f32>()?, pool, "weights")?
+                }
+            };
+            progress(&tensor.name, (rows * cols) as u64);
+            tensors.push(Weight::Nf4(quantised));
+        }
+        Ok(Model { shape: self.shape, form, tensors, adapter: None })
+    }
+
+    /// A norm or a bias.
+    pub(crate) fn vector(&self, at: usize) -> Result<View<'_>> {
+        match self.tensors.get(at) {
+            Some(Weight::Dense(buf)) => Ok(buf.view()),
+            _ => Err(Fault::new("model.form", "a norm or bias is not held in f32; this is a bug")),
+        }
+    }
+
+    pub(crate) fn linear(&self, layer: usize, proj: Proj) -> &Weight {
+        &self.tensors[self.shape.linear_at(layer, proj)]
+    }
+
+    pub(crate) fn head(&self) -> &Weight {
+        &self.tensors[self.shape.head_at()]
+    }
+
+    /// The embedding table in the type it is held in.
+    pub(crate) fn table(&self) -> Result<View<'_>> {
+        match &self.tensors[Shape::EMBEDDING] {
+            Weight::Dense(buf) | Weight::Half(buf) => Ok(buf.view()),
+            Weight::Nf4(_) => Err(Fault::new("model.form", "the embedding is held in 4 bits; this is a bug")),
+        }
+    }
+
+    /// A tensor's index and its place in the list.
+    pub(crate) fn find(&self, name: &str) -> Result<(usize, Tensor)> {
+        self.shape.tensors().into_iter().enumerate().find(|(_, tensor)| tensor.name == name).ok_or_else(|| {
+            Fault::new("model.missing_tensor", format!("a model of this shape has no tensor `{name}`"))
+        })
+    }
+}
+
+/// The buffers of one tensor, by the holding they belong to.
+fn tensor_specs(tensor: &Tensor, form: Form) -> Result<(&'static str, Vec<Spec>)> {
+    Ok(match tensor.role {
+        Role::Embedding | Role::Head => ("embeddings", vec![Spec::new(&tensor.shape, form.embeddings.dtype())]),
+        Role::Norm | Role::Bias(_) => ("norms", vec![Spec::f32(&tensor.shape)]),
+        Role::Linear(_) => {
+            let (rows, cols) = tensor.dims();
+            ("weights", held_specs(rows, cols, form.weights)?)
+        }
+    })
+}
+
+/// What a model of this shape and form holds: `weights` (linear layers), `embeddings` (table and head), `norms`
+/// (norms and biases).
+pub fn holdings(shape: &Shape, form: Form) -> Result<Planned> {
+    let mut list = Vec::new();
+    for tensor in shape.tensors() {
+        let (holding, specs) = tensor_specs(&tensor, form)?;
+        list.extend(specs.into_iter().map(|spec| (holding, spec)));
+    }
+    Ok(list)
+}
+
+/// What reading takes beside the model, and gives back: one window of a tensor, under `read window`.
+pub fn reading(shape: &Shape, form: Form) -> Planned {
+    window_spec(reading_elements(shape, form)).into_iter().collect()
+}
+
+/// What quantising a resident model held as `form` takes beside both, and gives back.
+pub fn quantising(shape: &Shape, form: Form) -> Planned {
+    window_spec(quantising_elements(shape, form)).into_iter().collect()
+}
+
+fn window_spec(elements: usize) -> Option<(&'static str, Spec)> {
+    (elements > 0).then(|| ("read window", Spec::f32(&[elements])))
+}
+
+fn take_window(elements: usize, pool: &dyn Pool) -> Result<Option<Buf>> {
+    window_spec(elements).map(|(holding, spec)| pool.take(holding, spec)).transpose()
+}
+
+/// f32 values that reading stages: none for what is held in f32, a window for halves, a tensor for NF4.
+fn reading_elements(shape: &Shape, form: Form) -> usize {
+    let staged = |tensor: &Tensor| {
+        let (rows, cols) = tensor.dims();
+        match (tensor.role, form.weights) {
+            (Role::Norm | Role::Bias(_), _) => 0,
+            (Role::Linear(_), Held::Nf4 { .. }) => rows * cols,
+            (Role::Linear(_), Held::Float(float)) if float != Float::F32 => scratch_elements(rows, cols),
+            (Role::Embedding | Role::Head, _) if form.embeddings != Float::F32 => scratch_elements(rows, cols),
+            _ => 0,
+        }
+    };
+    shape.tensors().iter().map(staged).max().unwrap_or(0)
+}
+
+fn quantising_elements(shape: &Shape, form: Form) -> usize {
+    if form.weights == Held::Float(Float::F32) {
+        return 0;
+    }
+    Proj::ALL.iter().map(|proj| proj.dims(shape)).map(|(rows, cols)| rows * cols).max().unwrap_or(0)
+}
+
+fn read_tensor(
+    tensor: &Tensor,
+    source: &dyn WeightSource,
+    form: Form,
+    pool: &dyn Pool,
+    window: &mut Option<Buf>,
+    progress: Progress<'_>,
+) -> Result<Weight> {
+    let (holding, specs) = tensor_specs(tensor, form)?;
+    let (rows, cols) = tensor.dims();
+    let per = rows_per_window(cols);
+    if let (Role::Linear(_), Held::Nf4 { block, double }) = (tensor.role, form.weights) {
+        let values = rows * cols;
+        let staged = window.as_mut().filter(|room| room.len() >= values).ok_or_else(no_window)?;
+        for range in windows(rows, per) {
+            let part = staged.view_mut().slice(range.start * cols..range.end * cols).cpu::<f32>()?;
+            source.read(&tensor.name, range, part)?;
+            progress(&tensor.name, part.len() as u64);
+        }
+        let staged = staged.view().slice(0..values).cpu::<f32>()?;
+        return Ok(Weight::Nf4(Nf4::quantise(Nf4Layout { values, block, double }, staged, pool, holding)?));
+    }
+    let spec = specs.into_iter().next().ok_or_else(no_window)?;
+    let wide = spec.dtype == candle_core::DType::F32;
+    let mut buf = pool.take(holding, spec)?;
+    for range in windows(rows, per) {
+        let elements = range.start * cols..range.end * cols;
+        let done = elements.len();
+        if wide {
+            source.read(&tensor.name, range, buf.view_mut().slice(elements).cpu::<f32>()?)?;
+        } else {
+            let staged = window.as_mut().filter(|room| room.len() >= done).ok_or_else(no_window)?;
+            source.read(&tensor.name, range, staged.view_mut().slice(0..done).cpu::<f32>()?)?;
+            kernels::narrow(buf.view_mut().slice(elements), staged.view().slice(0..done))?;
+        }
+        progress(&tensor.name, done as u64);
+    }
+    Ok(if wide { Weight::Dense(buf) } else { Weight::Half(buf) })
+}
+
+fn no_window() -> Fault {
+    Fault::new("model.scratch", "a tensor was read without room to stage it; this is a bug")
+}

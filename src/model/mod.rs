@@ -1,0 +1,48 @@
+//! The decoder: config to shape, one tensor list that sizes, loads and saves, and the forward and backward passes
+//! written out by hand.
+//!
+//! A [`Shape`] gives the list of tensors and, with a [`Form`], what they take; [`Model::read`] fills them. A pass
+//! runs in one set of buffers (`activations`), described once for the plan and for the run, and taken once.
+
+mod activations;
+mod adapter;
+mod backward;
+mod batch;
+mod config;
+mod forward;
+mod held;
+mod infer;
+mod layer;
+mod merge;
+mod parts;
+mod shape;
+mod source;
+mod tensors;
+mod top;
+mod weight;
+mod windows;
+
+#[cfg(test)]
+mod tests;
+
+pub use activations::Keep;
+pub use adapter::{Adapter, LoraSettings, Pair, PairValues};
+pub use batch::{Extent, NOT_COUNTED, TokenBatch};
+pub use config::FAMILIES;
+pub use held::{Model, Progress, holdings, quantising, reading};
+pub use infer::{Sampling, generate, generation, logits};
+pub use merge::{Base, merge_window, merge_windows, merged};
+pub use parts::Planned;
+pub use shape::{Rope, Scaling, Shape};
+pub use source::{Random, WeightSource};
+pub use tensors::{Proj, Role, Tensor};
+pub use weight::{Float, Form, Held};
+
+pub(crate) use activations::{Need, Pass, specs};
+pub(crate) use backward::backward;
+pub(crate) use batch::Laid;
+pub(crate) use forward::forward;
+pub(crate) use layer::Gradients;
+pub(crate) use parts::{Make, plan, take};
+pub(crate) use top::{score, score_backward};
+pub(crate) use weight::Weight;

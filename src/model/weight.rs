@@ -1,0 +1,150 @@
+//! How a weight is held, and the products that read it.
+
+use std::ops::Range;
+
+use candle_core::DType;
+
+use super::windows::{largest_window, rows_per_window, windows};
+use crate::kernels::{self, Buf, Mat, MatMut, Nf4, Nf4Layout, Spec, View, ViewMut};
+use crate::text::Result;
+
+/// A floating-point type that weights are held in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Float {
+    F32,
+    Bf16,
+    F16,
+}
+
+impl Float {
+    pub fn dtype(self) -> DType {
+        match self {
+            Float::F32 => DType::F32,
+            Float::Bf16 => DType::BF16,
+            Float::F16 => DType::F16,
+        }
+    }
+}
+
+/// How the linear layers of the blocks are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Held {
+    Float(Float),
+    /// 4-bit NormalFloat: `block` values share a scale; `double`: the scales are quantised too.
+    Nf4 { block: usize, double: bool },
+}
+
+/// How a whole model is held. Norms and biases are always f32: they are small, and read at every token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Linear layers of the blocks.
+    pub weights: Held,
+    /// Embedding table and output head.
+    pub embeddings: Float,
+}
+
+impl Form {
+    pub fn dense(float: Float) -> Form {
+        Form { weights: Held::Float(float), embeddings: float }
+    }
+
+    /// What quantising a model held this way makes of it.
+    pub fn quantised(self, block: usize, double: bool) -> Form {
+        Form { weights: Held::Nf4 { block, double }, ..self }
+    }
+}
+
+/// One tensor of a model.
+pub enum Weight {
+    /// f32.
+    Dense(Buf),
+    /// bf16 or f16, widened a window at a time.
+    Half(Buf),
+    /// 4-bit blocks, dequantised a window at a time.
+    Nf4(Nf4),
+}
+
+/// f32 room that a window of a narrow weight is widened into; absent where every weight is f32.
+pub type Scratch = Option<Buf>;
+
+impl Weight {
+    /// The f32 values of a range of elements: the weight itself, or `scratch` filled with them.
+    pub fn expand<'a>(&'a self, elements: Range<usize>, scratch: &'a mut Scratch) -> Result<View<'a>> {
+        let narrow = match self {
+            Weight::Dense(buf) => return Ok(buf.view().slice(elements)),
+            narrow => narrow,
+        };
+        let len = elements.len();
+        let room = scratch.as_mut().filter(|room| room.len() >= len).ok_or_else(no_room)?;
+        let out = room.view_mut().slice(0..len);
+        match narrow {
+            Weight::Dense(_) => {}
+            Weight::Half(buf) => kernels::widen(out, buf.view().slice(elements))?,
+            Weight::Nf4(nf4) => nf4.dequantise(out, elements)?,
+        }
+        let room: &'a Buf = room;
+        Ok(room.view().slice(0..len))
+    }
+
+    /// Windows of rows that are read one at a time: the whole of an f32 weight, else what `scratch` holds.
+    fn windows(&self, rows: usize, cols: usize) -> impl Iterator<Item = Range<usize>> {
+        let per = if matches!(self, Weight::Dense(_)) { rows } else { rows_per_window(cols) };
+        windows(rows, per)
+    }
+
+    /// `y = x · Wᵀ + keep · y` with x `[n, in]`, W `[out, in]`, y `[n, out]`.
+    pub fn project(
+        &self,
+        mut y: ViewMut<'_>,
+        x: View<'_>,
+        (n, out, into): (usize, usize, usize),
+        keep: f32,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        for rows in self.windows(out, into) {
+            let w = self.expand(rows.start * into..rows.end * into, scratch)?;
+            let len = y.len();
+            let y = MatMut::strided(y.reborrow().slice(rows.start..len), n, rows.len(), out, 1);
+            kernels::matmul(y, Mat::new(x, n, into), Mat::new(w, rows.len(), into).t(), 1.0, keep)?;
+        }
+        Ok(())
+    }
+
+    /// `dx = dy · W + keep · dx`: the gradient that passes through a linear layer to its input.
+    pub fn project_back(
+        &self,
+        mut dx: ViewMut<'_>,
+        dy: View<'_>,
+        (n, out, into): (usize, usize, usize),
+        mut keep: f32,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        for rows in self.windows(out, into) {
+            let w = self.expand(rows.start * into..rows.end * into, scratch)?;
+            let dy = Mat::strided(dy.slice(rows.start..dy.len()), n, rows.len(), out, 1);
+            kernels::matmul(MatMut::new(dx.reborrow(), n, into), dy, Mat::new(w, rows.len(), into), 1.0, keep)?;
+            keep = 1.0;
+        }
+        Ok(())
+    }
+}
+
+fn no_room() -> crate::text::Fault {
+    crate::text::Fault::new("model.scratch", "a narrow weight was read without room to widen it; this is a bug")
+}
+
+/// f32 elements of scratch that reading weights of these dimensions takes.
+pub(crate) fn scratch_elements(rows: usize, cols: usize) -> usize {
+    largest_window(rows, rows_per_window(cols)) * cols
+}
+
+/// The buffers of a linear weight `[rows, cols]` held so.
+pub(crate) fn held_specs(rows: usize, cols: usize, held: Held) -> Result<Vec<Spec>> {
+    match held {
+        Held::Float(float) => Ok(vec![Spec::new(&[rows, cols], float.dtype())]),
+        Held::Nf4 { block, double } => {
+            let values = Spec::f32(&[rows, cols]).elements()?;
+            Ok(Nf4Layout { values, block, double }.specs())
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Cutting rows into windows whose sizes follow from shapes alone, so that a window's arithmetic is the same whether
+//! the windows are kept or streamed.
+
+use std::ops::Range;
+
+/// Rows below this take another path in `gemm` than a full window does, and give other bits.
+pub const FEWEST_ROWS: usize = 128;
+
+/// Bytes that one window of f32 should stay under.
+const WINDOW_BYTES: usize = 64 << 20;
+
+/// Rows of a window over f32 rows of `width` elements: a multiple of 128, at least 128, and no more than 64 MiB where
+/// that allows it.
+pub fn rows_per_window(width: usize) -> usize {
+    let fitting = WINDOW_BYTES / 4 / width.max(1);
+    (fitting / FEWEST_ROWS * FEWEST_ROWS).max(FEWEST_ROWS)
+}
+
+/// `rows` cut into windows of `per` rows; a tail shorter than 128 rows joins the window before it.
+pub fn windows(rows: usize, per: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        if start >= rows {
+            return None;
+        }
+        let mut end = rows.min(start + per.max(1));
+        if rows - end < FEWEST_ROWS {
+            end = rows;
+        }
+        let window = start..end;
+        start = end;
+        Some(window)
+    })
+}
+
+/// The most rows any window has when up to `rows` rows are cut: a shorter total can have the longer last window.
+pub fn largest_window(rows: usize, per: usize) -> usize {
+    rows.min(per + FEWEST_ROWS - 1)
+}

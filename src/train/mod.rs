@@ -1,0 +1,14 @@
+//! Training: settings, the optimizer step, evaluation, and what they take.
+
+mod evaluate;
+mod settings;
+mod trainer;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+pub use evaluate::{Eval, Evaluator, evaluation};
+pub use settings::{Length, Schedule, Settings, Warmup};
+pub use trainer::{Cursor, StepReport, Trainable, Trainer, grows_with, planned};
+pub use window::{Micro, Window, Windows};

@@ -1,0 +1,363 @@
+//! The optimizer step: gradients of a window of micro-batches, their norm, clipping, AdamW.
+
+use serde::{Deserialize, Serialize};
+
+use super::evaluate::{Eval, evaluate_in};
+use super::settings::Settings;
+use super::window::{Micro, Window};
+use crate::kernels::{AdamW, Buf, Key, Pool, adamw, sum_squares};
+use crate::model::{
+    Adapter, Extent, Float, Form, Gradients, Keep, Laid, LoraSettings, Make, Model, Need, Pass, Planned, Shape, Weight,
+    backward, forward, plan, score, score_backward, specs, take,
+};
+use crate::text::{Fault, Result};
+
+/// What of a model is trained.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Trainable {
+    /// A fresh adapter.
+    NewLora(LoraSettings),
+    /// The adapter that the model has; it has to be the one described, but for dropout and seed.
+    Lora(LoraSettings),
+    /// Every weight, held in f32.
+    Full,
+}
+
+impl Trainable {
+    fn lora(&self) -> Option<&LoraSettings> {
+        match self {
+            Trainable::NewLora(lora) | Trainable::Lora(lora) => Some(lora),
+            Trainable::Full => None,
+        }
+    }
+}
+
+/// What one optimizer step came to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct StepReport {
+    /// From 1.
+    pub step: u64,
+    pub epoch: f64,
+    /// Mean over the window's counted tokens, in nats; 0 of a skipped step.
+    pub loss: f64,
+    pub lr: f64,
+    /// Before clipping.
+    pub grad_norm: f64,
+    pub tokens: u64,
+    pub counted: u64,
+    /// No token of the window counted, so nothing was learnt and nothing changed.
+    pub skipped: bool,
+}
+
+/// Where a run stands, beside its tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor {
+    /// Optimizer steps done, skipped ones included: the index of the next window.
+    pub step: u64,
+    /// Updates made: AdamW's own count.
+    pub updates: u64,
+    /// Tokens and counted tokens seen.
+    pub tokens: u64,
+    pub counted: u64,
+}
+
+/// First and second moments of each parameter.
+struct Moments<T = Buf> {
+    m: Vec<T>,
+    v: Vec<T>,
+}
+
+/// A model in training. It owns the model until [`Trainer::into_model`].
+pub struct Trainer {
+    model: Model,
+    settings: Settings,
+    total: u64,
+    pass: Pass,
+    grads: Gradients,
+    moments: Moments,
+    cursor: Cursor,
+}
+
+fn need<'a>(trainable: &'a Trainable, settings: &Settings, extent: Extent, threads: usize) -> Need<'a> {
+    Need {
+        keep: if settings.recompute { Keep::Inputs } else { Keep::All },
+        extent,
+        lora: trainable.lora(),
+        keep_logits: !settings.free_logits,
+        threads,
+    }
+}
+
+/// Buffers like the trained parameters, in their order.
+fn like_parameters<T>(
+    shape: &Shape,
+    trainable: &Trainable,
+    holding: &'static str,
+    make: Make<'_, T>,
+) -> Result<Vec<T>> {
+    match trainable.lora() {
+        Some(lora) => {
+            let pairs = Adapter::make_as(shape, lora, holding, make)?;
+            Ok(pairs.into_iter().flatten().flat_map(|pair| [pair.a, pair.b]).collect())
+        }
+        None => shape.tensors().iter().map(|tensor| make(holding, crate::kernels::Spec::f32(&tensor.shape))).collect(),
+    }
+}
+
+fn moments<T>(shape: &Shape, trainable: &Trainable, make: Make<'_, T>) -> Result<Moments<T>> {
+    Ok(Moments {
+        m: like_parameters(shape, trainable, "moments", &mut *make)?,
+        v: like_parameters(shape, trainable, "moments", make)?,
+    })
+}
+
+/// Everything that a [`Trainer`] takes beside the model it is given: adapter (where it is new), gradients, moments,
+/// activations and scratch. `threads` is rayon's count where the run will be.
+pub fn planned(
+    shape: &Shape,
+    form: Form,
+    trainable: &Trainable,
+    settings: &Settings,
+    extent: Extent,
+    threads: usize,
+) -> Result<Planned> {
+    let mut list = Vec::new();
+    if let Trainable::NewLora(lora) = trainable {
+        list.extend(Adapter::planned(shape, lora)?);
+    }
+    list.extend(plan(|make| like_parameters(shape, trainable, "gradients", make))?);
+    list.extend(plan(|make| moments(shape, trainable, make))?);
+    list.extend(specs(shape, form, &need(trainable, settings, extent, threads))?);
+    Ok(list)
+}
+
+/// Which arguments a holding grows with, in the words of the stages.
+pub fn grows_with(holding: &str) -> &'static str {
+    match holding {
+        "weights" | "embeddings" | "norms" => "the model",
+        "adapter" => "rank, targets",
+        "gradients" | "moments" => "what is trained",
+        "saved activations" => "batch, max_len, layers",
+        "activations" | "block activations" | "block scratch" | "activation gradients" => "batch, max_len",
+        "counted rows" => "batch, max_len, what counts",
+        "logits" => "batch, max_len, vocabulary",
+        "kv cache" => "prompt, max_new, layers",
+        "rotary tables" | "attention scratch" => "max_len",
+        "weight scratch" | "read window" => "the largest layer",
+        _ => "",
+    }
+}
+
+impl Trainer {
+    /// Takes all that training needs. `extent` covers every micro-batch of the run, and of its evaluations;
+    /// `total` is the number of optimizer steps, which the schedule is laid over.
+    pub fn new(
+        mut model: Model,
+        trainable: &Trainable,
+        settings: Settings,
+        total: u64,
+        extent: Extent,
+        pool: &dyn Pool,
+    ) -> Result<Trainer> {
+        settings.validate()?;
+        ready(&mut model, trainable, pool)?;
+        let shape = model.shape.clone();
+        let grads = match trainable.lora() {
+            Some(lora) => Gradients::Lora(take(pool, |make| Adapter::make_as(&shape, lora, "gradients", make))?),
+            None => Gradients::Full(take(pool, |make| like_parameters(&shape, trainable, "gradients", make))?),
+        };
+        let moments = take(pool, |make| moments(&shape, trainable, make))?;
+        let need = need(trainable, &settings, extent, rayon::current_num_threads());
+        let pass = Pass::take(&shape, model.form, &need, pool)?;
+        let cursor = Cursor { step: 0, updates: 0, tokens: 0, counted: 0 };
+        Ok(Trainer { model, settings, total, pass, grads, moments, cursor })
+    }
+
+    /// Learns from one window. Its gradient is the sum of the token losses' gradients over the number of counted
+    /// tokens in the whole window, however the window is cut into micro-batches.
+    pub fn step(&mut self, window: &Window) -> Result<StepReport> {
+        let (tokens, counted) = (window.tokens(), window.counted());
+        let step = self.cursor.step;
+        let lr = self.settings.lr_at(step, self.total);
+        let mut report = StepReport {
+            step: step + 1,
+            epoch: window.epoch,
+            loss: 0.0,
+            lr,
+            grad_norm: 0.0,
+            tokens,
+            counted,
+            skipped: counted == 0,
+        };
+        if counted > 0 {
+            let loss = self.gradients(window, counted)? / counted as f64;
+            let norm = self.norm()?;
+            if !loss.is_finite() || !norm.is_finite() {
+                return Err(self.not_finite(window, loss, norm));
+            }
+            self.update(lr, norm)?;
+            (report.loss, report.grad_norm) = (loss, norm);
+        }
+        self.cursor.step += 1;
+        self.cursor.tokens += tokens;
+        self.cursor.counted += counted;
+        Ok(report)
+    }
+
+    /// Fills `grads`; returns the sum of the token losses.
+    fn gradients(&mut self, window: &Window, counted: u64) -> Result<f64> {
+        self.grads.clear()?;
+        let scale = (1.0 / counted as f64) as f32;
+        let mut sum = 0.0;
+        for (at, micro) in (0u64..).zip(&window.micros) {
+            if micro.counted() == 0 {
+                continue;
+            }
+            let batch = Laid::scored(&micro.batch(), &self.model.shape)?;
+            let key = Some(Key::new(self.settings.seed).with(self.cursor.step).with(at));
+            let (model, pass, grads) = (&self.model, &mut self.pass, &mut self.grads);
+            forward(model, pass, &batch, key)?;
+            sum += score(model, pass, &batch, Some((&mut *grads, scale)))?;
+            score_backward(model, pass, &batch, grads, scale)?;
+            backward(model, pass, &batch, key, grads)?;
+        }
+        Ok(sum)
+    }
+
+    /// Euclidean norm of all gradients, summed in the order of the parameters.
+    fn norm(&self) -> Result<f64> {
+        let mut sum = 0.0;
+        for grad in self.grads.buffers() {
+            sum += sum_squares(grad.view())?;
+        }
+        Ok(sum.sqrt())
+    }
+
+    fn update(&mut self, lr: f64, norm: f64) -> Result<()> {
+        let clip = self.settings.clip.map_or(1.0, |most| (most / (norm + 1e-6)).min(1.0)) as f32;
+        let rule = AdamW { weight_decay: self.settings.weight_decay, ..AdamW::default() };
+        let step = self.cursor.updates + 1;
+        let Moments { m, v } = &mut self.moments;
+        let grads = self.grads.buffers();
+        for (((p, m), v), g) in parameters_mut(&mut self.model, &self.grads).into_iter().zip(m).zip(v).zip(grads) {
+            adamw(p.view_mut(), m.view_mut(), v.view_mut(), g.view(), lr, step, clip, &rule)?;
+        }
+        self.cursor.updates = step;
+        Ok(())
+    }
+
+    fn not_finite(&self, window: &Window, loss: f64, norm: f64) -> Fault {
+        let rows: Vec<String> = window.rows().iter().take(8).map(|row| (u64::from(*row) + 1).to_string()).collect();
+        Fault::new("train.not_finite", format!("step {} gives a loss of {loss} and a gradient norm of {norm}", self.cursor.step + 1))
+            .note(format!("its rows: {}", rows.join(", ")))
+            .note("nothing was updated in this step; the last state is sound")
+            .help("a lower `lr=`, or a longer `warmup=`")
+    }
+
+    /// Scores held-out rows in the trainer's own buffers.
+    pub fn evaluate(&mut self, batches: &mut dyn Iterator<Item = Result<Micro>>) -> Result<Eval> {
+        evaluate_in(&mut self.pass, &self.model, batches)
+    }
+
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Ends training: gradients, moments and activations are gone, the model is the caller's.
+    pub fn into_model(self) -> Model {
+        self.model
+    }
+
+    pub fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    /// Every tensor that a checkpoint has to hold, by name, f32: `param.NAME`, `m.NAME`, `v.NAME`.
+    pub fn state(&self) -> Vec<(String, &Buf)> {
+        let names = parameters(&self.model, &self.grads);
+        let named = |prefix: &'static str, buf| move |name: &String| (format!("{prefix}.{name}"), buf);
+        let mut list = Vec::with_capacity(3 * names.len());
+        for (at, (name, param)) in names.iter().enumerate() {
+            list.push(named("param", *param)(name));
+            if let (Some(m), Some(v)) = (self.moments.m.get(at), self.moments.v.get(at)) {
+                list.push(named("m", m)(name));
+                list.push(named("v", v)(name));
+            }
+        }
+        list
+    }
+
+    /// Goes on where [`Trainer::state`] and [`Trainer::cursor`] were taken: `read` fills the tensor of each name.
+    pub fn restore(&mut self, cursor: Cursor, read: &mut dyn FnMut(&str, &mut [f32]) -> Result<()>) -> Result<()> {
+        let names: Vec<String> = parameters(&self.model, &self.grads).into_iter().map(|(name, _)| name).collect();
+        let Moments { m, v } = &mut self.moments;
+        let params = parameters_mut(&mut self.model, &self.grads);
+        for (((name, p), m), v) in names.iter().zip(params).zip(m).zip(v) {
+            for (prefix, buf) in [("param", p), ("m", m), ("v", v)] {
+                read(&format!("{prefix}.{name}"), buf.view_mut().cpu::<f32>()?)?;
+            }
+        }
+        self.cursor = cursor;
+        Ok(())
+    }
+}
+
+/// Brings the model into the state that `trainable` describes, or says why it cannot be.
+fn ready(model: &mut Model, trainable: &Trainable, pool: &dyn Pool) -> Result<()> {
+    match trainable {
+        Trainable::Full => {
+            if model.adapter.is_some() {
+                return Err(Fault::new("train.adapted", "full training of a model with an adapter would leave the adapter out")
+                    .help("save merged first, and train what was saved"));
+            }
+            if model.form != Form::dense(Float::F32) {
+                return Err(Fault::new("train.needs_f32", "full training updates every weight, and these are not held in f32")
+                    .note("steps smaller than a bf16 weight's spacing would vanish")
+                    .help("load model … dtype=f32"));
+            }
+        }
+        Trainable::NewLora(lora) => {
+            if model.adapter.is_some() {
+                return Err(Fault::new("train.adapted", "the model has an adapter already"));
+            }
+            model.adapter = Some(Adapter::new(&model.shape, lora.clone(), pool)?);
+        }
+        Trainable::Lora(lora) => {
+            let Some(adapter) = &mut model.adapter else {
+                return Err(Fault::new("train.no_adapter", "the model has no adapter to go on with"));
+            };
+            let has = &adapter.settings;
+            if has.rank != lora.rank || has.targets != lora.targets {
+                return Err(Fault::new(
+                    "train.other_adapter",
+                    format!("the model's adapter has rank {}, and training asks for rank {}", has.rank, lora.rank),
+                )
+                .note("training goes on with the adapter the model has; rank and targets have to be its own")
+                .help(format!("rank={}", has.rank)));
+            }
+            adapter.settings.dropout = lora.dropout;
+        }
+    }
+    Ok(())
+}
+
+/// The trained parameters with their names, in their order.
+fn parameters<'a>(model: &'a Model, grads: &Gradients) -> Vec<(String, &'a Buf)> {
+    match grads {
+        Gradients::Lora(_) => model.adapter.iter().flat_map(Adapter::matrices).collect(),
+        Gradients::Full(_) => {
+            let dense = |weight: &'a Weight| if let Weight::Dense(buf) = weight { Some(buf) } else { None };
+            model.shape.tensors().into_iter().map(|t| t.name).zip(model.tensors.iter().filter_map(dense)).collect()
+        }
+    }
+}
+
+fn parameters_mut<'a>(model: &'a mut Model, grads: &Gradients) -> Vec<&'a mut Buf> {
+    match grads {
+        Gradients::Lora(_) => model.adapter.iter_mut().flat_map(Adapter::matrices_mut).collect(),
+        Gradients::Full(_) => {
+            let dense = |weight: &'a mut Weight| if let Weight::Dense(buf) = weight { Some(buf) } else { None };
+            model.tensors.iter_mut().filter_map(dense).collect()
+        }
+    }
+}
