@@ -2,4 +2,5 @@
 
 pub mod kernels;
 pub mod plan;
+pub mod syntax;
 pub mod text;

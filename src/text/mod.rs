@@ -2,8 +2,14 @@
 
 mod diagnostic;
 mod fault;
+mod json;
+mod render;
 mod source;
+#[cfg(test)]
+mod tests;
 
 pub use diagnostic::{Diagnostic, Label, Severity};
 pub use fault::{Fault, Result, Spot};
+pub use json::to_json;
+pub use render::render;
 pub use source::{Source, SourceId, Sources, Span};
