@@ -1,5 +1,7 @@
 //! tunepipe
 
+pub mod catalog;
+pub mod check;
 pub mod kernels;
 pub mod plan;
 pub mod syntax;

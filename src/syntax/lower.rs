@@ -97,13 +97,13 @@ impl Lower<'_> {
                 );
                 alias = None;
             }
-            if let Some(before) = parts.last().map(Part::span).filter(|before| before.end >= span.start) {
-                if pair.as_rule() != Rule::EOI && pair.as_rule() != Rule::wrong_comma {
-                    self.report(
-                        Diagnostic::error("syntax.space", "two arguments stand together without a space")
-                            .label(before.to(span), "put a space between"),
-                    );
-                }
+            if let Some(before) = parts.last().map(Part::span).filter(|before| before.end >= span.start)
+                && !matches!(pair.as_rule(), Rule::EOI | Rule::wrong_comma)
+            {
+                self.report(
+                    Diagnostic::error("syntax.space", "two arguments stand together without a space")
+                        .label(before.to(span), "put a space between"),
+                );
             }
             let rule = pair.as_rule();
             let raw = pair.as_str();

@@ -3,6 +3,7 @@
 mod diagnostic;
 mod fault;
 mod json;
+mod nearest;
 mod render;
 mod source;
 #[cfg(test)]
@@ -11,5 +12,6 @@ mod tests;
 pub use diagnostic::{Diagnostic, Label, Severity};
 pub use fault::{Fault, Result, Spot};
 pub use json::to_json;
+pub use nearest::nearest;
 pub use render::render;
 pub use source::{Source, SourceId, Sources, Span};
