@@ -34,8 +34,8 @@ VARIANTS = {
 
 
 def old_style(config, rope):
-    """config.json as transformers 4 wrote it: rope_theta at the top, the scaling in `rope_scaling`."""
-    config = dict(config)
+    """config.json as transformers 4 wrote it: rope_theta at the top, the scaling in `rope_scaling`, later keys absent."""
+    config = {key: value for key, value in config.items() if key not in ("head_dim", "mlp_bias", "attention_bias")}
     rope = dict(rope)
     config.pop("rope_parameters")
     config["rope_theta"] = rope.pop("rope_theta")
