@@ -81,7 +81,7 @@ impl Journal {
         let mut text = serde_json::to_string_pretty(value)
             .map_err(|e| Fault::new("json", format!("cannot write {name}: {e}")).at(&path))?;
         text.push('\n');
-        crate::store::write_atomic(&path, text.as_bytes())
+        crate::store::write(&path, true, |file| file.put(text.as_bytes()))
     }
 }
 

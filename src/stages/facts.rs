@@ -129,11 +129,9 @@ impl Facts {
     fn encode_now(&self, settings: &Settings, tokenizer: &Tokenizer, template: Option<&str>) -> Result<Encoded> {
         let rows = data::read(settings)?;
         let template = ChatTemplate::choose(template, tokenizer)?;
-        let tokens = {
-            data::encode(&rows, tokenizer, settings, template.as_ref(), &mut |done, total| {
-                self.watch.borrow_mut().progress("tokenising", done as u64, total as u64, Count::Rows);
-            })?
-        };
+        let tokens = data::encode(&rows, tokenizer, settings, template.as_ref(), &|done, total| {
+            self.watch.borrow_mut().progress("tokenising", done as u64, total as u64, Count::Rows);
+        })?;
         let (train, held) = data::split(tokens.sizes(), settings.holdout)?;
         Ok(Encoded { tokens, train, held })
     }
@@ -164,7 +162,7 @@ fn bridge(vocab: &crate::store::gguf::GgufVocab) -> data::GgufVocab {
         pre: vocab.pre.clone(),
         tokens: vocab.tokens.clone(),
         scores: vocab.scores.clone(),
-        token_types: vocab.token_types.clone(),
+        token_types: vocab.token_types.iter().map(|kind| i32::try_from(*kind).unwrap_or(0)).collect(),
         merges: vocab.merges.clone(),
         bos: vocab.bos,
         eos: vocab.eos,
@@ -172,6 +170,7 @@ fn bridge(vocab: &crate::store::gguf::GgufVocab) -> data::GgufVocab {
         unk: vocab.unk,
         add_bos: vocab.add_bos,
         add_eos: vocab.add_eos,
+        add_space_prefix: vocab.add_space_prefix,
         chat_template: vocab.chat_template.clone(),
     }
 }

@@ -103,6 +103,12 @@ impl<'a> Job<'a> {
         self.models.get(&id).ok_or_else(|| gone(id))
     }
 
+    /// A model to read, and the listener, both at once.
+    pub fn borrow_and_watch(&mut self, id: ValueId) -> Result<(&Model, &mut dyn Watch)> {
+        let model = self.models.get(&id).ok_or_else(|| gone(id))?;
+        Ok((model, &mut *self.watch))
+    }
+
     pub fn put(&mut self, id: ValueId, model: Model) {
         self.models.insert(id, model);
     }

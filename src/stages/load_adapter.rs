@@ -73,7 +73,7 @@ fn settings(config: &AdapterConfig, source: &AdapterSource) -> Result<LoraSettin
     Ok(LoraSettings {
         rank: config.rank,
         alpha: config.alpha,
-        dropout: config.dropout,
+        dropout: config.dropout as f32,
         targets,
         root_scale: config.rslora,
         seed: 0,

@@ -5,6 +5,8 @@ mod bridge;
 mod facts;
 mod job;
 mod lower;
+mod output;
+mod rows;
 mod target;
 mod watch;
 mod world;

@@ -7,7 +7,7 @@ use super::world::blame;
 use super::{Body, Job, Lowered, Refusal, Stage, World};
 use crate::data::{ChatTemplate, PromptStyle, Tokenizer, render_prompt};
 use crate::memory::Phase;
-use crate::model::{self, SampleSettings};
+use crate::model::{self, Sampling};
 use crate::plan::{Step, ValueId};
 use crate::text::{Diagnostic, Fault, Result};
 
@@ -22,11 +22,12 @@ impl Stage for Sample {
         let model = world.model(step)?;
         let Some(id) = step.input("model") else { return Err(Vec::new()) };
         let prompt = step.args.text("prompt").unwrap_or_default().to_owned();
-        let settings = SampleSettings {
+        let settings = Sampling {
             max_new: step.args.count("max_new"),
             temperature: step.args.float("temperature"),
             top_p: step.args.float("top_p"),
-            seed: u64::try_from(step.args.int("seed").unwrap_or(0)).unwrap_or(0),
+            seed: super::train::seed(step),
+            stop: model.tokenizer.as_ref().map_or_else(Vec::new, |t| t.stop_ids().to_vec()),
         };
         let Some(tokenizer) = model.tokenizer.clone() else {
             if matches!(model.origin, super::Origin::Absent) {
@@ -74,11 +75,11 @@ impl Sample {
         model: &super::ModelDesc,
         id: ValueId,
         prompt_tokens: usize,
-        settings: SampleSettings,
+        settings: Sampling,
         written: Option<Written>,
     ) -> Result<Lowered, Refusal> {
         let fail = |fault: Fault| vec![blame(step, "max_new", &fault)];
-        let planned = model::sampling(
+        let planned = model::generation(
             &model.shape,
             model.form,
             model.adapter.as_ref(),
@@ -98,7 +99,7 @@ impl Sample {
 
 struct WriteOn {
     id: ValueId,
-    settings: SampleSettings,
+    settings: Sampling,
     written: Option<Written>,
 }
 
@@ -110,10 +111,8 @@ impl Body for WriteOn {
         };
         let pool = job.pool();
         let model = job.borrow(self.id)?;
-        let answer = model::generate(model, &ids, &self.settings, tokenizer.stop_ids(), &pool, &mut |_| {})?;
-        let stops = tokenizer.stop_ids();
-        let shown: Vec<u32> = answer.into_iter().filter(|id| !stops.contains(id)).collect();
-        let text = tokenizer.decode(&shown)?;
+        let answer = model::generate(model, &ids, &self.settings, &pool, &mut |_| true)?;
+        let text = tokenizer.decode(&answer)?;
         job.watch.sample(&prompt, &text);
         Ok(())
     }

@@ -44,7 +44,7 @@ fn peft_plan(shape: &Shape, settings: &LoraSettings, base_name: &str) -> peft::A
         rank: settings.rank,
         alpha: settings.alpha,
         targets: peft::Targets::Names(settings.targets.iter().map(|proj| proj.name().to_owned()).collect()),
-        dropout: settings.dropout,
+        dropout: f64::from(settings.dropout),
         rslora: settings.root_scale,
         base_model: Some(base_name.to_owned()),
     };

@@ -1,7 +1,7 @@
 //! The machine a schedule is made for: it decides the bytes.
 
-use crate::memory::{Limits, Place};
-use crate::model::Float;
+use crate::memory::{Holding, Limits, Place};
+use crate::model::{Float, Form};
 use crate::plan::{Budget, Capability};
 
 /// A machine to plan for: a budget's, or the one at hand.
@@ -51,6 +51,18 @@ impl Target {
             (false, _) => Float::F32,
             (true, Some(capability)) if !capability.has_bf16() => Float::F16,
             (true, _) => Float::Bf16,
+        }
+    }
+
+    /// Activations follow the weights' width on a GPU; what accumulates (gradients, moments, adapters, logits) is f32.
+    pub fn resize(&self, holdings: &mut [Holding], form: Form) {
+        if !self.gpu || form.embeddings == Float::F32 {
+            return;
+        }
+        for holding in holdings {
+            if holding.name.contains("activations") || holding.name.contains("scratch") || holding.name == "kv cache" {
+                holding.bytes = holding.bytes.div_ceil(2);
+            }
         }
     }
 }
