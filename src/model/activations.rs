@@ -284,7 +284,9 @@ pub(crate) fn heads(shape: &Shape) -> Heads {
 fn weight_scratch(shape: &Shape, form: Form) -> usize {
     let linear = match form.weights {
         Held::Float(Float::F32) => 0,
-        _ => Proj::ALL.iter().map(|p| p.dims(shape)).map(|(rows, cols)| scratch_elements(rows, cols)).max().unwrap_or(0),
+        _ => {
+            Proj::ALL.iter().map(|p| p.dims(shape)).map(|(rows, cols)| scratch_elements(rows, cols)).max().unwrap_or(0)
+        }
     };
     let head = match form.embeddings {
         Float::F32 => 0,

@@ -72,8 +72,11 @@ impl<'a> Laid<'a> {
             ));
         }
         known_tokens(batch.ids, shape)?;
-        let (rows, labels): (Vec<u32>, Vec<u32>) =
-            (0u32..).zip(batch.labels).filter(|(_, label)| **label != NOT_COUNTED).map(|(row, label)| (row, *label)).unzip();
+        let (rows, labels): (Vec<u32>, Vec<u32>) = (0u32..)
+            .zip(batch.labels)
+            .filter(|(_, label)| **label != NOT_COUNTED)
+            .map(|(row, label)| (row, *label))
+            .unzip();
         known_tokens(&labels, shape)?;
         let mut positions = Vec::with_capacity(n);
         let mut segments = Vec::with_capacity(batch.starts.len());

@@ -25,7 +25,10 @@ impl Shape {
         if let Some(act) = keys.text("hidden_act")?
             && act != "silu"
         {
-            return Err(Fault::new("model.activation", format!("`hidden_act` is `{act}`; the llama family here is silu")));
+            return Err(Fault::new(
+                "model.activation",
+                format!("`hidden_act` is `{act}`; the llama family here is silu"),
+            ));
         }
         let (hidden, heads) = (keys.need("hidden_size")?, keys.need("num_attention_heads")?);
         let head_dim = match keys.count("head_dim")? {
@@ -80,8 +83,22 @@ impl Shape {
             Some(_) => Err(bad(name)),
         };
         const KNOWN: &[&str] = &[
-            "family", "hidden", "layers", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions", "tied",
-            "attention_bias", "mlp_bias", "norm_eps", "rope_theta", "rope_scaling", "rope_factor",
+            "family",
+            "hidden",
+            "layers",
+            "heads",
+            "kv_heads",
+            "head_dim",
+            "ffn",
+            "vocab",
+            "positions",
+            "tied",
+            "attention_bias",
+            "mlp_bias",
+            "norm_eps",
+            "rope_theta",
+            "rope_scaling",
+            "rope_factor",
         ];
         if let Some((stray, _)) = keys.iter().find(|(key, _)| !KNOWN.contains(&key.as_str())) {
             return Err(Fault::new("shape.unknown_key", format!("a shape has no key `{stray}`"))
@@ -93,12 +110,9 @@ impl Shape {
             None | Some("default") => Scaling::None,
             Some("linear") => Scaling::Linear { factor: number("rope_factor")?.unwrap_or(1.0) },
             // What Llama 3.1 was published with.
-            Some("llama3") => Scaling::Llama3 {
-                factor: number("rope_factor")?.unwrap_or(8.0),
-                low: 1.0,
-                high: 4.0,
-                original: 8192.0,
-            },
+            Some("llama3") => {
+                Scaling::Llama3 { factor: number("rope_factor")?.unwrap_or(8.0), low: 1.0, high: 4.0, original: 8192.0 }
+            }
             Some(other) => return Err(unknown_scaling(other)),
         };
         let shape = Shape {

@@ -6,7 +6,7 @@ use super::shape::Shape;
 use super::source::WeightSource;
 use super::tensors::{Proj, Role, Tensor};
 use super::weight::{Float, Form, Held, Weight, held_specs, scratch_elements};
-use super::windows::{rows_per_window, windows};
+use super::windows::{largest_window, rows_per_block_window, rows_per_window, windows};
 use crate::kernels::{self, Buf, Nf4, Nf4Layout, Pool, Spec, View};
 use crate::text::{Fault, Result};
 
@@ -43,12 +43,18 @@ impl Model {
     /// The same model with its linear layers in NF4. Each dense tensor is gone before the next is begun.
     pub fn quantise(self, block: usize, double: bool, pool: &dyn Pool, progress: Progress<'_>) -> Result<Model> {
         if self.adapter.is_some() {
-            return Err(Fault::new("model.adapted", "a model with an adapter is not quantised: the adapter was trained on its weights")
-                .help("quantize first, then train lora"));
+            return Err(Fault::new(
+                "model.adapted",
+                "a model with an adapter is not quantised: the adapter was trained on its weights",
+            )
+            .help("quantize first, then train lora"));
+        }
+        if let Held::Nf4 { .. } = self.form.weights {
+            return Err(Fault::new("model.quantised", "the model's linear layers are in 4 bits already"));
         }
         let form = self.form.quantised(block, double);
         let list = self.shape.tensors();
-        let mut window = take_window(quantising_elements(&self.shape, self.form), pool)?;
+        let mut window = take_window(quantising_elements(&self.shape, self.form, block), pool)?;
         let mut tensors = Vec::with_capacity(list.len());
         for (tensor, weight) in list.iter().zip(self.tensors) {
             let Role::Linear(_) = tensor.role else {
@@ -56,18 +62,15 @@ impl Model {
                 continue;
             };
             let (rows, cols) = tensor.dims();
-            let layout = Nf4Layout { values: rows * cols, block, double };
-            let quantised = match &weight {
-                Weight::Nf4(_) => {
-                    return Err(Fault::new("model.quantised", "the model's linear layers are quantised already"));
-                }
-                Weight::Dense(buf) => Nf4::quantise(layout, buf.view().cpu::<f32>()?, pool, "weights")?,
-                Weight::Half(_) => {
-                    let wide = weight.expand(0..rows * cols, &mut window)?;
-                    Nf4::quantise(layout, wide.cpu::<f32>()?, pool, "weights")?
-                }
-            };
-            progress(&tensor.name, (rows * cols) as u64);
+            let layout = Nf4Layout::new(rows * cols, block, double)?;
+            let mut writer = Nf4::writer(layout, pool, "weights", SCALES)?;
+            for range in windows(rows, rows_per_block_window(cols, block)) {
+                let elements = range.start * cols..range.end * cols;
+                let values = elements.len() as u64;
+                writer.push(weight.expand(elements, &mut window)?.cpu::<f32>()?)?;
+                progress(&tensor.name, values);
+            }
+            let quantised = writer.finish(pool, "weights")?;
             tensors.push(Weight::Nf4(quantised));
         }
         Ok(Model { shape: self.shape, form, tensors, adapter: None })
@@ -99,9 +102,12 @@ impl Model {
 
     /// A tensor's index and its place in the list.
     pub(crate) fn find(&self, name: &str) -> Result<(usize, Tensor)> {
-        self.shape.tensors().into_iter().enumerate().find(|(_, tensor)| tensor.name == name).ok_or_else(|| {
-            Fault::new("model.missing_tensor", format!("a model of this shape has no tensor `{name}`"))
-        })
+        self.shape
+            .tensors()
+            .into_iter()
+            .enumerate()
+            .find(|(_, tensor)| tensor.name == name)
+            .ok_or_else(|| Fault::new("model.missing_tensor", format!("a model of this shape has no tensor `{name}`")))
     }
 }
 
@@ -128,14 +134,29 @@ pub fn holdings(shape: &Shape, form: Form) -> Result<Planned> {
     Ok(list)
 }
 
-/// What reading takes beside the model, and gives back: one window of a tensor, under `read window`.
-pub fn reading(shape: &Shape, form: Form) -> Planned {
-    window_spec(reading_elements(shape, form)).into_iter().collect()
+/// What reading takes beside the model, and gives back: one window of a tensor, under `read window`, and for doubled
+/// scales a tensor's plain ones, under `block scales`.
+pub fn reading(shape: &Shape, form: Form) -> Result<Planned> {
+    let mut list: Planned = window_spec(reading_elements(shape, form)).into_iter().collect();
+    list.extend(scales_spec(shape, form)?);
+    Ok(list)
 }
 
-/// What quantising a resident model held as `form` takes beside both, and gives back.
-pub fn quantising(shape: &Shape, form: Form) -> Planned {
-    window_spec(quantising_elements(shape, form)).into_iter().collect()
+/// What quantising a resident model held as `form` takes beside both, and gives back; holdings as in [`reading`].
+pub fn quantising(shape: &Shape, form: Form, block: usize, double: bool) -> Result<Planned> {
+    let mut list: Planned = window_spec(quantising_elements(shape, form, block)).into_iter().collect();
+    list.extend(scales_spec(shape, form.quantised(block, double))?);
+    Ok(list)
+}
+
+/// The holding of one tensor's scales before they are doubled.
+const SCALES: &str = "block scales";
+
+/// The largest such scales; tensors are quantised one at a time.
+fn scales_spec(shape: &Shape, form: Form) -> Result<Option<(&'static str, Spec)>> {
+    let Held::Nf4 { block, double } = form.weights else { return Ok(None) };
+    let values = Proj::ALL.iter().map(|proj| proj.dims(shape)).map(|(rows, cols)| rows * cols).max().unwrap_or(0);
+    Ok(Nf4Layout::new(values, block, double)?.scratch().map(|spec| (SCALES, spec)))
 }
 
 fn window_spec(elements: usize) -> Option<(&'static str, Spec)> {
@@ -146,26 +167,30 @@ fn take_window(elements: usize, pool: &dyn Pool) -> Result<Option<Buf>> {
     window_spec(elements).map(|(holding, spec)| pool.take(holding, spec)).transpose()
 }
 
-/// f32 values that reading stages: none for what is held in f32, a window for halves, a tensor for NF4.
+/// f32 values that reading stages: none for what is held in f32, else the largest window.
 fn reading_elements(shape: &Shape, form: Form) -> usize {
     let staged = |tensor: &Tensor| {
         let (rows, cols) = tensor.dims();
-        match (tensor.role, form.weights) {
-            (Role::Norm | Role::Bias(_), _) => 0,
-            (Role::Linear(_), Held::Nf4 { .. }) => rows * cols,
-            (Role::Linear(_), Held::Float(float)) if float != Float::F32 => scratch_elements(rows, cols),
-            (Role::Embedding | Role::Head, _) if form.embeddings != Float::F32 => scratch_elements(rows, cols),
-            _ => 0,
-        }
+        let float = match (tensor.role, form.weights) {
+            (Role::Norm | Role::Bias(_), _) => Float::F32,
+            (Role::Linear(_), Held::Nf4 { block, .. }) => return block_window(rows, cols, block),
+            (Role::Linear(_), Held::Float(float)) => float,
+            (Role::Embedding | Role::Head, _) => form.embeddings,
+        };
+        if float == Float::F32 { 0 } else { scratch_elements(rows, cols) }
     };
     shape.tensors().iter().map(staged).max().unwrap_or(0)
 }
 
-fn quantising_elements(shape: &Shape, form: Form) -> usize {
+fn quantising_elements(shape: &Shape, form: Form, block: usize) -> usize {
     if form.weights == Held::Float(Float::F32) {
         return 0;
     }
-    Proj::ALL.iter().map(|proj| proj.dims(shape)).map(|(rows, cols)| rows * cols).max().unwrap_or(0)
+    Proj::ALL.iter().map(|proj| proj.dims(shape)).map(|(rows, cols)| block_window(rows, cols, block)).max().unwrap_or(0)
+}
+
+fn block_window(rows: usize, cols: usize, block: usize) -> usize {
+    largest_window(rows, rows_per_block_window(cols, block)) * cols
 }
 
 fn read_tensor(
@@ -178,18 +203,19 @@ fn read_tensor(
 ) -> Result<Weight> {
     let (holding, specs) = tensor_specs(tensor, form)?;
     let (rows, cols) = tensor.dims();
-    let per = rows_per_window(cols);
     if let (Role::Linear(_), Held::Nf4 { block, double }) = (tensor.role, form.weights) {
-        let values = rows * cols;
-        let staged = window.as_mut().filter(|room| room.len() >= values).ok_or_else(no_window)?;
-        for range in windows(rows, per) {
-            let part = staged.view_mut().slice(range.start * cols..range.end * cols).cpu::<f32>()?;
-            source.read(&tensor.name, range, part)?;
-            progress(&tensor.name, part.len() as u64);
+        let layout = Nf4Layout::new(rows * cols, block, double)?;
+        let mut writer = Nf4::writer(layout, pool, holding, SCALES)?;
+        for range in windows(rows, rows_per_block_window(cols, block)) {
+            let values = range.len() * cols;
+            let staged = window.as_mut().filter(|room| room.len() >= values).ok_or_else(no_window)?;
+            source.read(&tensor.name, range, staged.view_mut().slice(0..values).cpu::<f32>()?)?;
+            writer.push(staged.view().slice(0..values).cpu::<f32>()?)?;
+            progress(&tensor.name, values as u64);
         }
-        let staged = staged.view().slice(0..values).cpu::<f32>()?;
-        return Ok(Weight::Nf4(Nf4::quantise(Nf4Layout { values, block, double }, staged, pool, holding)?));
+        return Ok(Weight::Nf4(writer.finish(pool, holding)?));
     }
+    let per = rows_per_window(cols);
     let spec = specs.into_iter().next().ok_or_else(no_window)?;
     let wide = spec.dtype == candle_core::DType::F32;
     let mut buf = pool.take(holding, spec)?;

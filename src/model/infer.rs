@@ -116,10 +116,8 @@ fn choose(logits: &[f32], sampling: &Sampling, draw: u64) -> Result<u32> {
         return Ok(best as u32);
     }
     let top = f64::from(logits[best]);
-    let mut mass: Vec<(u32, f64)> = (0u32..)
-        .zip(logits)
-        .map(|(id, x)| (id, ((f64::from(*x) - top) / sampling.temperature).exp()))
-        .collect();
+    let mut mass: Vec<(u32, f64)> =
+        (0u32..).zip(logits).map(|(id, x)| (id, ((f64::from(*x) - top) / sampling.temperature).exp())).collect();
     // Likeliest first, ids among equals, so that the set and the draw are well defined.
     mass.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let all: f64 = mass.iter().map(|(_, p)| p).sum();

@@ -24,7 +24,7 @@ mod weight;
 mod windows;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use activations::Keep;
 pub use adapter::{Adapter, LoraSettings, Pair, PairValues};

@@ -39,9 +39,16 @@ pub struct Rope {
 pub enum Scaling {
     None,
     /// Every frequency divided by `factor`.
-    Linear { factor: f64 },
+    Linear {
+        factor: f64,
+    },
     /// Llama 3.1's: long waves divided by `factor`, short ones kept, a ramp between.
-    Llama3 { factor: f64, low: f64, high: f64, original: f64 },
+    Llama3 {
+        factor: f64,
+        low: f64,
+        high: f64,
+        original: f64,
+    },
 }
 
 impl Shape {

@@ -184,8 +184,11 @@ impl Shape {
         let missing: Vec<&str> =
             wanted.iter().filter(|t| !names.contains_key(t.name.as_str())).map(|t| t.name.as_str()).collect();
         if let Some(first) = missing.first() {
-            return Err(Fault::new("model.missing_tensor", format!("the model's files lack {}", counted(first, missing.len())))
-                .note(format!("a model of this config has {} tensors", wanted.len())));
+            return Err(Fault::new(
+                "model.missing_tensor",
+                format!("the model's files lack {}", counted(first, missing.len())),
+            )
+            .note(format!("a model of this config has {} tensors", wanted.len())));
         }
         for tensor in &wanted {
             if let Some(found) = names.get(tensor.name.as_str())

@@ -120,7 +120,13 @@ fn window_backward(
     if let Gradients::Full(list) = grads {
         let head = list.get_mut(model.shape.head_at()).ok_or_else(no_flow)?;
         let normed = Mat::new(top.normed.view().slice(rows), m, width);
-        kernels::matmul(MatMut::new(head.view_mut(), vocab, width), Mat::new(logits.as_view(), m, vocab).t(), normed, 1.0, 1.0)?;
+        kernels::matmul(
+            MatMut::new(head.view_mut(), vocab, width),
+            Mat::new(logits.as_view(), m, vocab).t(),
+            normed,
+            1.0,
+            1.0,
+        )?;
     }
     Ok(())
 }

@@ -31,7 +31,10 @@ impl Float {
 pub enum Held {
     Float(Float),
     /// 4-bit NormalFloat: `block` values share a scale; `double`: the scales are quantised too.
-    Nf4 { block: usize, double: bool },
+    Nf4 {
+        block: usize,
+        double: bool,
+    },
 }
 
 /// How a whole model is held. Norms and biases are always f32: they are small, and read at every token.
@@ -144,7 +147,7 @@ pub(crate) fn held_specs(rows: usize, cols: usize, held: Held) -> Result<Vec<Spe
         Held::Float(float) => Ok(vec![Spec::new(&[rows, cols], float.dtype())]),
         Held::Nf4 { block, double } => {
             let values = Spec::f32(&[rows, cols]).elements()?;
-            Ok(Nf4Layout { values, block, double }.specs())
+            Ok(Nf4Layout::new(values, block, double)?.specs())
         }
     }
 }

@@ -37,3 +37,11 @@ pub fn windows(rows: usize, per: usize) -> impl Iterator<Item = Range<usize>> {
 pub fn largest_window(rows: usize, per: usize) -> usize {
     rows.min(per + FEWEST_ROWS - 1)
 }
+
+/// Rows of a window in which a tensor of `cols` columns is quantised: as [`rows_per_window`], and whole blocks.
+pub fn rows_per_block_window(cols: usize, block: usize) -> usize {
+    // Blocks and 128 are powers of two, so the larger of the two steps is a multiple of the other.
+    let shared = 1usize << cols.trailing_zeros().min(block.trailing_zeros());
+    let step = (block / shared).max(FEWEST_ROWS);
+    (rows_per_window(cols) / step * step).max(step)
+}

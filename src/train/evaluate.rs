@@ -1,8 +1,8 @@
 //! Loss and perplexity of rows that are not trained on.
 
 use super::window::Micro;
-use crate::model::{Extent, Form, Keep, Laid, LoraSettings, Model, Need, Pass, Planned, Shape, forward, score, specs};
 use crate::kernels::Pool;
+use crate::model::{Extent, Form, Keep, Laid, LoraSettings, Model, Need, Pass, Planned, Shape, forward, score, specs};
 use crate::text::{Fault, Result};
 
 /// How well a model foretells held-out rows.

@@ -84,8 +84,11 @@ impl Settings {
         if let Some(clip) = self.clip
             && !(clip.is_finite() && clip > 0.0)
         {
-            return Err(Fault::new("train.bad_value", format!("a gradient norm clipped to {clip} leaves nothing to learn from"))
-                .help("clip=1.0, or clip=none to leave gradients as they are"));
+            return Err(Fault::new(
+                "train.bad_value",
+                format!("a gradient norm clipped to {clip} leaves nothing to learn from"),
+            )
+            .help("clip=1.0, or clip=none to leave gradients as they are"));
         }
         if let Warmup::Percent(percent) = self.warmup
             && !(0.0..=100.0).contains(&percent)

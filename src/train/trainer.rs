@@ -248,10 +248,13 @@ impl Trainer {
 
     fn not_finite(&self, window: &Window, loss: f64, norm: f64) -> Fault {
         let rows: Vec<String> = window.rows().iter().take(8).map(|row| (u64::from(*row) + 1).to_string()).collect();
-        Fault::new("train.not_finite", format!("step {} gives a loss of {loss} and a gradient norm of {norm}", self.cursor.step + 1))
-            .note(format!("its rows: {}", rows.join(", ")))
-            .note("nothing was updated in this step; the last state is sound")
-            .help("a lower `lr=`, or a longer `warmup=`")
+        Fault::new(
+            "train.not_finite",
+            format!("step {} gives a loss of {loss} and a gradient norm of {norm}", self.cursor.step + 1),
+        )
+        .note(format!("its rows: {}", rows.join(", ")))
+        .note("nothing was updated in this step; the last state is sound")
+        .help("a lower `lr=`, or a longer `warmup=`")
     }
 
     /// Scores held-out rows in the trainer's own buffers.
@@ -307,13 +310,19 @@ fn ready(model: &mut Model, trainable: &Trainable, pool: &dyn Pool) -> Result<()
     match trainable {
         Trainable::Full => {
             if model.adapter.is_some() {
-                return Err(Fault::new("train.adapted", "full training of a model with an adapter would leave the adapter out")
-                    .help("save merged first, and train what was saved"));
+                return Err(Fault::new(
+                    "train.adapted",
+                    "full training of a model with an adapter would leave the adapter out",
+                )
+                .help("save merged first, and train what was saved"));
             }
             if model.form != Form::dense(Float::F32) {
-                return Err(Fault::new("train.needs_f32", "full training updates every weight, and these are not held in f32")
-                    .note("steps smaller than a bf16 weight's spacing would vanish")
-                    .help("load model … dtype=f32"));
+                return Err(Fault::new(
+                    "train.needs_f32",
+                    "full training updates every weight, and these are not held in f32",
+                )
+                .note("steps smaller than a bf16 weight's spacing would vanish")
+                .help("load model … dtype=f32"));
             }
         }
         Trainable::NewLora(lora) => {

@@ -1,0 +1,65 @@
+//! Planned is taken, to the byte and by holding.
+
+use super::*;
+use crate::model::tests::{Recorder, totals};
+
+#[test]
+fn a_trainer_takes_what_was_planned() {
+    let dense = Form::dense(Float::F32);
+    let forms =
+        [dense, Form::dense(Float::Bf16), dense.quantised(64, true), Form::dense(Float::F16).quantised(64, false)];
+    for shape in [tied(), biased()] {
+        let data = ragged(shape.vocab);
+        for (recompute, free_logits) in [(false, false), (true, true), (true, false)] {
+            let settings = Settings { recompute, free_logits, ..settings() };
+            let fresh = |dropout, targets: &[Proj]| Trainable::NewLora(LoraSettings { dropout, ..lora(targets) });
+            let mut cases = vec![(dense, Trainable::Full)];
+            cases.extend(forms.map(|form| (form, fresh(0.0, &Proj::ALL))));
+            cases.push((dense, fresh(0.1, &[Proj::Down, Proj::Q])));
+            for (form, trainable) in cases {
+                let model = lively(&shape, form);
+                let pool = Recorder::default();
+                let mut trainer =
+                    Trainer::new(model, &trainable, settings.clone(), 4, data.extent(), &pool).expect("a trainer");
+                let taken = pool.0.borrow().len();
+                run(&mut trainer, &data);
+                assert_eq!(pool.0.borrow().len(), taken, "a step takes nothing");
+                let threads = rayon::current_num_threads();
+                let plan = planned(&shape, form, &trainable, &settings, data.extent(), threads).expect("a plan");
+                let plan = totals(plan.iter().map(|(holding, spec)| (*holding, spec)));
+                assert_eq!(pool.totals(), plan);
+                assert!(plan.keys().all(|holding| !grows_with(holding).is_empty()), "{plan:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_evaluator_takes_what_was_planned() {
+    let shape = biased();
+    let data = ragged(shape.vocab);
+    for form in [Form::dense(Float::F32), Form::dense(Float::Bf16).quantised(64, true)] {
+        let mut model = lively(&shape, form);
+        model.adapter = Some(lively_adapter(&shape, lora(&[Proj::V])));
+        let pool = Recorder::default();
+        Evaluator::new(&model, data.extent(), &pool).expect("an evaluator");
+        let threads = rayon::current_num_threads();
+        let plan = evaluation(&shape, form, Some(&lora(&[Proj::V])), data.extent(), threads).expect("a plan");
+        assert_eq!(pool.totals(), totals(plan.iter().map(|(holding, spec)| (*holding, spec))));
+    }
+}
+
+#[test]
+fn switches_free_what_they_promise() {
+    let shape = Shape { vocab: 50000, layers: 8, ..tied() };
+    let extent = Extent { tokens: 2048, counted: 2048, longest: 64 };
+    let sizes = |recompute, free_logits| {
+        let settings = Settings { recompute, free_logits, ..settings() };
+        let plan = planned(&shape, Form::dense(Float::F32), &Trainable::Full, &settings, extent, 2).expect("a plan");
+        totals(plan.iter().map(|(holding, spec)| (*holding, spec)))
+    };
+    let (all, few) = (sizes(false, false), sizes(true, true));
+    assert_eq!(all["logits"], 2048 * 50000 * 4);
+    assert!(few["logits"] <= (256 + 127) * 50000 * 4);
+    assert!(few["saved activations"] + few["block activations"] < all["saved activations"] / 4);
+}
