@@ -66,7 +66,7 @@ impl Stage for LoadModel {
         if resident {
             let mut reading = holdings.clone();
             reading.extend(keeps_tokenizer);
-            let window = holdings_of(&model::reading(&shape, form), place, "");
+            let window = model::reading(&shape, form).and_then(|planned| holdings_of(&planned, place, ""));
             reading.extend(window.map_err(|f| vec![blame(step, "path", &f)])?);
             phases.push(Phase::new("read", reading));
             keeps.push(world.kept(id, holdings));

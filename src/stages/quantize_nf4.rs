@@ -43,22 +43,22 @@ impl Stage for QuantizeNf4 {
         let kept = holdings_of(&model::holdings(&model.shape, form).map_err(fail)?, place, "").map_err(fail)?;
         let (phase, body): (Phase, Box<dyn Body>) = if model.resident {
             // The dense model is counted by the stage that read it; what is new are the blocks and a window. A dense
-            // tensor is let go as soon as its blocks stand, and every block is smaller than what it replaces, so the
-            // peak over both is the dense model, the first tensor's blocks and the window.
+            // tensor is let go as soon as its blocks stand.
             let own = quantised_only(&model.shape, form).map_err(fail)?;
             let mut holdings = holdings_of(&own, place, "").map_err(fail)?;
-            let window = model::quantising(&model.shape, dense);
+            let window = model::quantising(&model.shape, dense, block, double).map_err(fail)?;
             let window = holdings_of(&window, place, "").map_err(fail)?;
-            let first = own.iter().take(3).try_fold(0u64, |sum, (_, spec)| Ok(sum.saturating_add(spec.bytes()?)));
             let mut peak = PerPlace::default();
-            peak.add(place, first.map_err(fail)?.saturating_add(window.iter().map(|h| h.bytes).sum())).map_err(fail)?;
+            let above = most_above(&quantised_only(&model.shape, dense).map_err(fail)?, &own).map_err(fail)?;
+            peak.add(place, above.saturating_add(window.iter().map(|h| h.bytes).sum())).map_err(fail)?;
             holdings.extend(window);
             let mut phase = Phase::new("quantise", holdings);
             phase.peak = Some(peak);
             (phase, Box::new(Resident { input, output, block, double, values: model.shape.parameters() }))
         } else {
             let mut holdings = kept.clone();
-            holdings.extend(holdings_of(&model::reading(&model.shape, form), place, "").map_err(fail)?);
+            let window = model::reading(&model.shape, form).map_err(fail)?;
+            holdings.extend(holdings_of(&window, place, "").map_err(fail)?);
             let body = FromFiles { output, origin: model.origin.clone(), shape: model.shape.clone(), form };
             (Phase::new("read and quantise", holdings), Box::new(body))
         };
@@ -74,6 +74,20 @@ impl Stage for QuantizeNf4 {
 /// What quantising adds to a resident model: the blocks, without the tensors that stay as they are.
 fn quantised_only(shape: &Shape, form: Form) -> Result<model::Planned> {
     Ok(model::holdings(shape, form)?.into_iter().filter(|(holding, _)| *holding == "weights").collect())
+}
+
+/// The most bytes that blocks take beyond what their dense tensors have given back, tensor by tensor.
+fn most_above(dense: &model::Planned, blocks: &model::Planned) -> Result<u64> {
+    let per = blocks.len() / dense.len().max(1);
+    let (mut now, mut most) = (0i128, 0i128);
+    for ((_, dense), blocks) in dense.iter().zip(blocks.chunks(per.max(1))) {
+        for (_, spec) in blocks {
+            now += i128::from(spec.bytes()?);
+        }
+        most = most.max(now);
+        now -= i128::from(dense.bytes()?);
+    }
+    Ok(u64::try_from(most).unwrap_or(0))
 }
 
 struct FromFiles {
