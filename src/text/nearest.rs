@@ -1,22 +1,27 @@
 //! The name that somebody probably meant.
 
-/// The name nearest to `word`, where one is near enough to be a slip of the hand; the first of equals.
+/// The name nearest to `word`, where one is near enough to be a slip of the hand (of equals the first in the alphabet), or the only
+/// one that `word` is the start of.
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let length = word.chars().count();
     let lower = word.to_lowercase();
+    let length = lower.chars().count();
     let mut best: Option<(usize, &str)> = None;
+    let (mut longer, mut only_one) = (None, true);
     for name in names {
+        if length >= 3 && name.starts_with(&lower) {
+            only_one = longer.is_none();
+            longer = Some(name);
+        }
         let other = name.chars().count();
         let allowed = (length.max(other) / 3).max(1);
         if length.abs_diff(other) > allowed {
             continue;
         }
         let distance = strsim::osa_distance(&lower, name);
-        if distance <= allowed && distance < length.max(other) && best.is_none_or(|(least, _)| distance < least) {
+        let close = distance <= allowed && distance < length.min(other);
+        if close && best.is_none_or(|best| (distance, name) < best) {
             best = Some((distance, name));
         }
     }
-    // `lora` for `train lora` is handled by the caller; here `h100` for `h100-80gb` and `llama-3` for `llama-3-8b` are
-    // not slips, so they are not proposed.
-    best.map(|(_, name)| name)
+    best.map(|(_, name)| name).or(longer.filter(|_| only_one))
 }
