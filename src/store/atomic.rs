@@ -339,3 +339,6 @@ fn sync_folder(folder: &Path) -> Result<()> {
     let _ = folder;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

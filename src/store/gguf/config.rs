@@ -31,8 +31,8 @@ pub(in crate::store) fn hf_config(file: &GgufFile) -> Result<Value> {
         let what = format!("{heads} heads over {kv_heads} key-value heads do not divide");
         return Err(broken(&path, "config.bad_key", &what));
     }
-    let rope_dims = count_or(file, "llama.rope.dimension_count", hidden / heads)?;
-    let head_dim = count_or(file, "llama.attention.key_length", rope_dims)?;
+    let head_dim = count_or(file, "llama.attention.key_length", hidden / heads)?;
+    let rope_dims = count_or(file, "llama.rope.dimension_count", head_dim)?;
     if rope_dims != head_dim {
         let what = format!("rotary embeddings cover {rope_dims} of {head_dim} dimensions of a head");
         return Err(broken(&path, "config.bad_key", &what).note("only full rotary embeddings are known"));
