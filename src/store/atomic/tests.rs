@@ -199,3 +199,39 @@ fn files_get_the_permissions_of_any_new_file() {
     AtomicFolder::create(&ours, false).unwrap().commit().unwrap();
     assert_eq!(mode(&ours), mode(&plain));
 }
+
+#[cfg(unix)]
+#[test]
+fn what_a_killed_writer_left_is_cleared_and_a_living_one_kept() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("model");
+    let dead = dir.path().join(".model.tmp-a1B2c3");
+    fs::create_dir(&dead).unwrap();
+    fs::write(dead.join("model.safetensors"), "half").unwrap();
+    let dead_file = dir.path().join(".model.tmp-x1y2z3");
+    fs::write(&dead_file, "half").unwrap();
+    for other in [".model.tmp-notes.txt", ".model2.tmp-a1B2c3", "model.tmp-a1B2c3"] {
+        fs::write(dir.path().join(other), "somebody's").unwrap();
+    }
+    let living = AtomicFolder::create(&path, false).unwrap();
+    assert!(!dead.exists() && !dead_file.exists());
+    let second = AtomicFolder::create(&path, false).unwrap();
+    assert_eq!(names(dir.path()).iter().filter(|n| n.starts_with(".model.tmp-") && n.len() == 17).count(), 2);
+    living.text("config.json", b"{}").unwrap();
+    living.commit().unwrap();
+    assert_eq!(second.commit().unwrap_err().code, "output.exists");
+    assert_eq!(names(dir.path()), [".model.tmp-notes.txt", ".model2.tmp-a1B2c3", "model", "model.tmp-a1B2c3"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_overwrite_killed_between_its_renames_is_undone() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("model");
+    let aside = dir.path().join(".model.old-a1B2c3/old");
+    fs::create_dir_all(&aside).unwrap();
+    fs::write(aside.join("config.json"), "the old one").unwrap();
+    assert_eq!(check_output(&path, OutputKind::Folder, false).unwrap_err().code, "output.exists");
+    assert_eq!(fs::read(path.join("config.json")).unwrap(), b"the old one");
+    assert_eq!(names(dir.path()), ["model"]);
+}

@@ -312,6 +312,7 @@ fn configs_that_cannot_be_are_refused() {
     assert_eq!(code(Builder::new()), "config.missing_key");
     assert_eq!(code(Builder::new().text("general.architecture", "gemma2")), "gguf.architecture");
     assert_eq!(code(Builder::new().text("general.architecture", "llama")), "config.missing_key");
+    assert_eq!(code(tiny().int("split.count", 3)), "gguf.split");
     assert_eq!(code(tiny_head()), "model.missing_tensor");
     assert_eq!(code(tiny().int("llama.expert_count", 8)), "gguf.architecture");
     assert_eq!(code(tiny().int("llama.rope.dimension_count", 2)), "config.bad_key");
