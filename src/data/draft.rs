@@ -56,7 +56,8 @@ impl Draft {
         let (mut ids, mut counted) = (Vec::new(), Vec::new());
         for part in &self.parts {
             let start = ids.len();
-            if part.marked.as_slice() == [0..part.text.len()] || part.marked.is_empty() {
+            let whole = part.marked.first().is_some_and(|range| range.len() == part.text.len());
+            if whole || part.marked.is_empty() {
                 ids.extend(tokenizer.encode(&part.text, true)?);
                 counted.resize(ids.len(), !part.marked.is_empty());
             } else {

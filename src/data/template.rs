@@ -16,6 +16,7 @@ const FUEL: u64 = 20_000_000;
 /// Bytes that one rendering may give.
 const LARGEST: usize = 256 << 20;
 const NAME: &str = "chat template";
+const CHOICES: &str = "`template=chatml`, `template=llama3`, or `template=@\"my-template.jinja\"`";
 
 const CHATML: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n\
     {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
@@ -47,7 +48,15 @@ impl ChatTemplate {
     }
 
     /// The template to use: `given` (a built-in name, or a template's text), else the tokenizer's own, else none.
+    ///
+    /// # Errors
+    /// `template.unknown` for a text without a single tag, which is rather a name misspelt; `template.syntax`.
     pub fn choose(given: Option<&str>, tokenizer: &Tokenizer) -> Result<Option<Self>> {
+        if let Some(name) = given.filter(|given| Self::builtin(given).is_none() && !given.contains('{')) {
+            let name: String = name.chars().take(40).collect();
+            let fault = Fault::new("template.unknown", format!("there is no chat template called `{name}`"));
+            return Err(fault.help(CHOICES));
+        }
         let source = given.map(|given| Self::builtin(given).unwrap_or(given)).or(tokenizer.chat_template());
         source.map(|source| Self::new(source, tokenizer)).transpose()
     }
@@ -78,7 +87,7 @@ impl ChatTemplate {
         env.add_function("strftime_now", |format: String| strftime(&format));
         env.add_template_owned(NAME, without_generation_tags(source)).map_err(|e| {
             let fault = Fault::new("template.syntax", format!("the chat template cannot be read: {}", words(&e)));
-            fault.help("`template=chatml`, `template=llama3`, or `template=@\"my-template.jinja\"`")
+            fault.help(CHOICES)
         })?;
         Ok(ChatTemplate { env, bos: tokenizer.bos_text().to_owned(), eos: tokenizer.eos_text().to_owned() })
     }

@@ -1,5 +1,8 @@
 //! The one door through which files are written: under a temporary name beside the destination, synced, then renamed.
-//! A reader sees the old file or the whole new one; a failure or a dropped writer leaves nothing behind.
+//! A reader sees the old file or the whole new one; a failure or a dropped writer leaves nothing behind, and what a killed
+//! one leaves the next writer of the same path clears away.
+
+mod leftovers;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -27,6 +30,11 @@ pub fn write(path: &Path, overwrite: bool, fill: impl FnOnce(&mut AtomicFile) ->
     file.commit()
 }
 
+/// Writes a small file whole, replacing an old one.
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
+    write(path, true, |file| file.put(bytes))
+}
+
 /// A file that exists under its name only once [`commit`](AtomicFile::commit) returns. One that was made by
 /// [`AtomicFolder::file`] has its final name at once, inside a folder that has not.
 #[derive(Debug)]
@@ -51,13 +59,16 @@ impl AtomicFile {
     ///
     /// Errors: `output.exists` and the others of [`check_output`], `file.*`, `disk.full`.
     pub fn create(path: &Path, overwrite: bool) -> Result<Self> {
-        check_shape(path, OutputKind::File, overwrite)?;
         let destination = real_destination(path);
+        leftovers::clear(&destination);
+        check_shape(path, OutputKind::File, overwrite)?;
         let parent = make_parent(&destination)?;
         let temp = builder(&temp_prefix(&destination, "tmp"), 0o666)
             .tempfile_in(&parent)
             .map_err(|e| write_fault("create a file in", &parent, &e))?;
         let (file, temp) = temp.into_parts();
+        // A file system without locks only means that nobody can tell a leftover.
+        let _ = file.try_lock();
         let place = Some(Place { temp, destination, overwrite });
         Ok(AtomicFile {
             writer: BufWriter::with_capacity(WRITE_BUFFER, file),
@@ -118,6 +129,8 @@ impl Write for AtomicFile {
 #[derive(Debug)]
 pub struct AtomicFolder {
     temp: TempDir,
+    /// Held for as long as the temporary folder is in use.
+    _claim: Option<File>,
     shown: PathBuf,
     destination: PathBuf,
     overwrite: bool,
@@ -126,13 +139,15 @@ pub struct AtomicFolder {
 impl AtomicFolder {
     /// Errors: those of [`check_output`], `file.*`, `disk.full`.
     pub fn create(path: &Path, overwrite: bool) -> Result<Self> {
-        check_shape(path, OutputKind::Folder, overwrite)?;
         let destination = real_destination(path);
+        leftovers::clear(&destination);
+        check_shape(path, OutputKind::Folder, overwrite)?;
         let parent = make_parent(&destination)?;
         let temp = builder(&temp_prefix(&destination, "tmp"), 0o777)
             .tempdir_in(&parent)
             .map_err(|e| write_fault("create a folder in", &parent, &e))?;
-        Ok(AtomicFolder { temp, shown: path.to_owned(), destination, overwrite })
+        let claim = leftovers::claim(temp.path());
+        Ok(AtomicFolder { temp, _claim: claim, shown: path.to_owned(), destination, overwrite })
     }
 
     /// Starts the file `name` in the folder. `name` is a plain file name.
@@ -184,6 +199,7 @@ impl AtomicFolder {
             let old = builder(&temp_prefix(&self.destination, "old"), 0o777)
                 .tempdir_in(&parent)
                 .map_err(|e| write_fault("create a folder in", &parent, &e))?;
+            let _claim = leftovers::claim(old.path());
             let aside = old.path().join("old");
             fs::rename(&self.destination, &aside).map_err(|e| fault(&e))?;
             if let Err(e) = fs::rename(self.temp.path(), &self.destination) {
@@ -207,13 +223,16 @@ impl AtomicFolder {
     }
 }
 
-/// Tells whether `path` could be written, before hours are spent. Makes nothing that stays.
+/// Tells whether `path` could be written, before hours are spent. Makes nothing that stays; only an old folder that an
+/// interrupted overwrite had set aside is put back first.
 ///
 /// Errors: `output.exists`, `output.not_a_folder`, `output.not_a_file`, `output.foreign`, `output.name`, `file.denied`,
 /// `disk.full`.
 pub fn check_output(path: &Path, kind: OutputKind, overwrite: bool) -> Result<()> {
+    let destination = real_destination(path);
+    leftovers::clear(&destination);
     check_shape(path, kind, overwrite)?;
-    let mut folder = parent_of(&real_destination(path));
+    let mut folder = parent_of(&destination);
     while fs::symlink_metadata(&folder).is_err() {
         folder = parent_of(&folder);
     }
@@ -339,3 +358,6 @@ fn sync_folder(folder: &Path) -> Result<()> {
     let _ = folder;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

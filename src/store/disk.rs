@@ -232,3 +232,6 @@ fn json_fault(path: &Path, error: &serde_json::Error) -> Fault {
     let fault = Fault::new("json.syntax", format!("`{}` is not valid JSON: {why}", path.display()));
     fault.at_line(path, error.line() as u64, Some(error.column() as u64))
 }
+
+#[cfg(test)]
+mod tests;

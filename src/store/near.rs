@@ -6,6 +6,8 @@ use std::path::Path;
 pub(super) fn near_names(folder: &Path, name: &str) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let wanted = name.to_lowercase();
+    // Two letters changed places in a short name, or one wrong in every three of a long one.
+    let limit = (wanted.chars().count() / 3).max(if wanted.chars().count() > 3 { 2 } else { 1 });
     let mut found: Vec<(usize, String)> = entries
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())
@@ -13,7 +15,7 @@ pub(super) fn near_names(folder: &Path, name: &str) -> Vec<String> {
         .filter_map(|found| {
             let lower = found.to_lowercase();
             let far = distance(&wanted, &lower);
-            let like = far <= wanted.chars().count().max(3) / 3 || lower.starts_with(&wanted);
+            let like = far <= limit || lower.starts_with(&wanted);
             like.then_some((far, found))
         })
         .collect();

@@ -205,3 +205,6 @@ pub(super) fn pretty(value: &Value) -> Vec<u8> {
 fn too_large() -> Fault {
     Fault::new("size.overflow", "the model's files are too large to address")
 }
+
+#[cfg(test)]
+mod tests;

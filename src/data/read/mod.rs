@@ -1,8 +1,8 @@
 //! Files to rows.
 //!
 //! JSON comes as one array of objects or as one object a line (JSON Lines); the first character says which, whatever the
-//! file is called. A file that is not called `.json`, `.jsonl` or `.ndjson` is plain text under `format=text`: its rows
-//! are paragraphs, separated by blank lines.
+//! file is called. Plain text is read under `format=text` alone: a file called `.txt` or `.md`, or one of another name
+//! that does not begin as JSON does. Its rows are paragraphs, separated by blank lines.
 //!
 //! A file of lines is read line by line, so its text is never in memory as a whole; an array is, until its last row is
 //! made.
@@ -72,6 +72,8 @@ fn read_file(path: &Path, settings: &Settings, keep: &mut dyn FnMut(u64, Content
     }
 }
 
+const AS_LINES: &str =
+    "write it as JSON Lines first, for example with pandas: `frame.to_json(path, orient=\"records\", lines=True)`";
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 fn kind(path: &Path, head: &[u8], format: Format) -> Result<Kind> {
@@ -88,22 +90,25 @@ fn kind(path: &Path, head: &[u8], format: Format) -> Result<Kind> {
         (b"ARROW1", "is an Arrow file"),
     ];
     if let Some((_, what)) = magics.iter().find(|(magic, _)| head.starts_with(magic)) {
-        return Err(unknown(what).help(
-            "write it as JSON Lines first, for example with pandas: `df.to_json(path, orient=\"records\", lines=True)`",
-        ));
+        return Err(unknown(what).help(AS_LINES));
     }
     if head.starts_with(b"\xFF\xFE") || head.starts_with(b"\xFE\xFF") {
         return Err(unknown("is UTF-16 text").help("save it as UTF-8"));
     }
     let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase());
-    let named_json = matches!(extension.as_deref(), Some("json" | "jsonl" | "ndjson"));
-    if format == Format::Text && !named_json {
+    let extension = extension.as_deref().unwrap_or("");
+    if matches!(extension, "csv" | "tsv" | "xlsx" | "parquet" | "arrow") {
+        return Err(unknown("is a table").help(AS_LINES));
+    }
+    if format == Format::Text && matches!(extension, "txt" | "text" | "md" | "rst" | "tex") {
         return Ok(Kind::Plain);
     }
+    let named_json = matches!(extension, "json" | "jsonl" | "ndjson");
     match head.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'[') => Ok(Kind::Array),
         Some(b'{') | None => Ok(Kind::Lines),
         Some(_) if named_json => Ok(Kind::Lines),
+        Some(_) if format == Format::Text => Ok(Kind::Plain),
         Some(_) => Err(unknown("does not begin as JSON does, with `[` or `{`").help("`format=text` for plain text")),
     }
 }

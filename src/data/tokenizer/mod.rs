@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::text::{Fault, Result};
 use special::Special;
@@ -202,6 +203,17 @@ impl Tokenizer {
     /// What a person should know about how it was read; empty as a rule.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Names everything that decides on the ids of a row: equal fingerprints, equal ids. Hexadecimal SHA-256.
+    pub fn fingerprint(&self) -> String {
+        let mut sha = Sha256::new();
+        let config = self.to_config_json().to_string();
+        for part in [&self.json[..], config.as_bytes(), &[u8::from(self.adds_bos())]] {
+            sha.update((part.len() as u64).to_le_bytes());
+            sha.update(part);
+        }
+        sha.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// The `tokenizer.json`.

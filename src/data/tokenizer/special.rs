@@ -54,8 +54,6 @@ impl Special {
         let mut stops: Vec<u32> = ends.chain(eos.as_ref().map(|token| token.id)).collect();
         stops.sort_unstable();
         stops.dedup();
-        // A chat tokenizer whose first token of all begins a turn (SmolLM2's `<|im_start|>`) must not stop there.
-        stops.retain(|id| bos.as_ref().is_none_or(|bos| bos.id != *id) || eos.as_ref().is_some_and(|e| e.id == *id));
         Ok(Special { bos, adds_bos, eos, pad: named("pad_token"), stops })
     }
 }

@@ -10,9 +10,13 @@ use crate::text::{Fault, Result};
 
 /// The config that a Hugging Face folder of the same model would hold.
 ///
-/// Errors: `gguf.architecture` for other families than llama, `config.missing_key`, `config.bad_key`.
+/// Errors: `gguf.split`, `gguf.architecture` for other families than llama, `config.missing_key`, `config.bad_key`.
 pub(in crate::store) fn hf_config(file: &GgufFile) -> Result<Value> {
     let path = file.path();
+    if count_or(file, "split.count", 1)? > 1 {
+        return Err(broken(&path, "gguf.split", "it is one of several parts of a model")
+            .help("join the parts with `llama-gguf-split --merge FIRST_PART WHOLE.gguf`"));
+    }
     match file.value("general.architecture").and_then(GgufValue::as_str) {
         Some("llama") => {}
         Some(other) => {
@@ -31,8 +35,8 @@ pub(in crate::store) fn hf_config(file: &GgufFile) -> Result<Value> {
         let what = format!("{heads} heads over {kv_heads} key-value heads do not divide");
         return Err(broken(&path, "config.bad_key", &what));
     }
-    let rope_dims = count_or(file, "llama.rope.dimension_count", hidden / heads)?;
-    let head_dim = count_or(file, "llama.attention.key_length", rope_dims)?;
+    let head_dim = count_or(file, "llama.attention.key_length", hidden / heads)?;
+    let rope_dims = count_or(file, "llama.rope.dimension_count", head_dim)?;
     if rope_dims != head_dim {
         let what = format!("rotary embeddings cover {rope_dims} of {head_dim} dimensions of a head");
         return Err(broken(&path, "config.bad_key", &what).note("only full rotary embeddings are known"));

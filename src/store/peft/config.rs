@@ -30,8 +30,11 @@ pub struct AdapterConfig {
     pub base_model: Option<String>,
 }
 
-/// Features that change what an adapter computes and are not known here: key, and whether a value leaves it unused.
-const UNSUPPORTED: [(&str, fn(&Value) -> bool); 16] = [
+/// Whether a value of a key leaves its feature unused.
+type IsIdle = fn(&Value) -> bool;
+
+/// Features that change what an adapter computes and are not known here.
+const UNSUPPORTED: [(&str, IsIdle); 15] = [
     ("use_dora", unset),
     ("use_qalora", unset),
     ("bias", |v| unset(v) || v == "none"),
@@ -46,7 +49,6 @@ const UNSUPPORTED: [(&str, fn(&Value) -> bool); 16] = [
     ("alora_invocation_tokens", unset),
     ("arrow_config", unset),
     ("corda_config", unset),
-    ("exclude_modules", |_| true),
     ("init_lora_weights", |v| !changes_base(v)),
 ];
 

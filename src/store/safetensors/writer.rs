@@ -1,5 +1,7 @@
 //! Writing a safetensors file in one pass: the header first, then one tensor after the other, nothing kept.
 
+use std::collections::VecDeque;
+
 use serde_json::{Map, Value, json};
 
 use crate::store::AtomicFile;
@@ -42,7 +44,7 @@ pub fn header_bytes(tensors: &[TensorInfo], metadata: &[(&str, &str)]) -> Result
 #[derive(Debug)]
 pub struct SafetensorsWriter {
     file: AtomicFile,
-    left: std::vec::IntoIter<TensorInfo>,
+    left: VecDeque<TensorInfo>,
     /// False once a tensor failed half-way: the file can no longer become whole.
     sound: bool,
 }
@@ -51,12 +53,12 @@ impl SafetensorsWriter {
     /// Writes the header. Errors: those of [`header_bytes`], and of writing.
     pub fn create(mut file: AtomicFile, tensors: &[TensorInfo], metadata: &[(&str, &str)]) -> Result<Self> {
         file.put(&header_bytes(tensors, metadata)?)?;
-        Ok(SafetensorsWriter { file, left: tensors.to_vec().into_iter(), sound: true })
+        Ok(SafetensorsWriter { file, left: tensors.iter().cloned().collect(), sound: true })
     }
 
     /// The tensor that comes next.
     pub fn expected(&self) -> Option<&TensorInfo> {
-        self.left.as_slice().first()
+        self.left.front()
     }
 
     /// Writes the next tensor, which must be `name`, with what `fill` puts into the sink.
@@ -65,7 +67,7 @@ impl SafetensorsWriter {
     pub fn tensor(&mut self, name: &str, fill: impl FnOnce(&mut TensorSink<'_>) -> Result<()>) -> Result<()> {
         self.check_sound()?;
         self.sound = false;
-        let Some(info) = self.left.next().filter(|info| info.name == name) else {
+        let Some(info) = self.left.pop_front().filter(|info| info.name == name) else {
             return Err(Fault::new("output.order", format!("`{name}` is not the tensor to be written now")));
         };
         let mut sink = TensorSink { left: info.elements()?, info: &info, file: &mut self.file };
