@@ -30,11 +30,6 @@ pub fn write(path: &Path, overwrite: bool, fill: impl FnOnce(&mut AtomicFile) ->
     file.commit()
 }
 
-/// Writes a small file whole, replacing an old one.
-pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
-    write(path, true, |file| file.put(bytes))
-}
-
 /// A file that exists under its name only once [`commit`](AtomicFile::commit) returns. One that was made by
 /// [`AtomicFolder::file`] has its final name at once, inside a folder that has not.
 #[derive(Debug)]

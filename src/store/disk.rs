@@ -15,6 +15,9 @@ use crate::text::{Fault, Result};
 /// Bytes of one read. A reading thread holds one window, on its stack.
 pub const WINDOW: usize = 64 << 10;
 
+/// Window of reads of few elements; holds the largest block.
+const SMALL: usize = 8 << 10;
+
 /// Elements from which a read is shared among threads, and the share of each; whole blocks of every type.
 const PARALLEL: usize = 1 << 20;
 const SHARE: usize = 1 << 18;
@@ -77,9 +80,24 @@ impl DiskFile {
             .try_for_each(|(i, part)| self.read_share(base, dtype, first + (i * SHARE) as u64, part))
     }
 
-    fn read_share(&self, base: u64, dtype: StoredType, mut first: u64, mut out: &mut [f32]) -> Result<()> {
+    fn read_share(&self, base: u64, dtype: StoredType, first: u64, out: &mut [f32]) -> Result<()> {
+        // Clearing a whole window costs more than reading the one row of a head that was asked for.
+        if out.len() <= SMALL / 8 {
+            self.read_windows::<SMALL>(base, dtype, first, out)
+        } else {
+            self.read_windows::<WINDOW>(base, dtype, first, out)
+        }
+    }
+
+    fn read_windows<const N: usize>(
+        &self,
+        base: u64,
+        dtype: StoredType,
+        mut first: u64,
+        mut out: &mut [f32],
+    ) -> Result<()> {
         let (block, bytes) = dtype.block();
-        let mut window = [0u8; WINDOW];
+        let mut window = [0u8; N];
         while !out.is_empty() {
             let at = offset(base, first / block as u64, bytes)?;
             let skip = (first % block as u64) as usize;
@@ -95,7 +113,7 @@ impl DiskFile {
                 }
                 n
             } else {
-                let blocks = (out.len() / block).min(WINDOW / bytes);
+                let blocks = (out.len() / block).min(N / bytes);
                 let window = window.get_mut(..blocks * bytes).unwrap_or_default();
                 self.read_at(at, window)?;
                 decode(dtype, window, out.get_mut(..blocks * block).unwrap_or_default())?;

@@ -34,9 +34,7 @@ pub struct AdapterConfig {
 type IsIdle = fn(&Value) -> bool;
 
 /// Features that change what an adapter computes and are not known here.
-const UNSUPPORTED: [(&str, IsIdle); 15] = [
-    ("use_dora", unset),
-    ("use_qalora", unset),
+const UNSUPPORTED: [(&str, IsIdle); 11] = [
     ("bias", |v| unset(v) || v == "none"),
     ("lora_bias", unset),
     ("fan_in_fan_out", unset),
@@ -47,10 +45,16 @@ const UNSUPPORTED: [(&str, IsIdle); 15] = [
     ("trainable_token_indices", unset),
     ("target_parameters", unset),
     ("alora_invocation_tokens", unset),
-    ("arrow_config", unset),
-    ("corda_config", unset),
     ("init_lora_weights", |v| !changes_base(v)),
 ];
+
+/// `use_…` and `…_config` keys that do not change what a saved adapter computes, or are read. PEFT names every new variant of
+/// LoRA by such a key, so that one that appears after this was written is refused as well.
+const HARMLESS: [&str; 4] = ["use_rslora", "eva_config", "loftq_config", "megatron_config"];
+
+fn is_variant(key: &str) -> bool {
+    (key.starts_with("use_") || key.ends_with("_config")) && !HARMLESS.contains(&key)
+}
 
 fn unset(value: &Value) -> bool {
     match value {
@@ -65,7 +69,7 @@ fn unset(value: &Value) -> bool {
 /// These start from a changed base model, which the adapter alone does not hold.
 fn changes_base(init: &Value) -> bool {
     let name = init.as_str().unwrap_or_default().to_lowercase();
-    ["pissa", "olora", "corda", "loftq"].iter().any(|kind| name.starts_with(kind))
+    ["pissa", "olora", "corda", "loftq", "lora_ga"].iter().any(|kind| name.starts_with(kind))
 }
 
 impl AdapterConfig {
@@ -82,9 +86,12 @@ impl AdapterConfig {
             Some(other) => return Err(unsupported(path, &format!("it is a `{other}` adapter; LORA is read"))),
             None => return Err(missing(path, "peft_type")),
         }
-        let used: Vec<String> = UNSUPPORTED
-            .iter()
-            .filter_map(|(key, idle)| Some((key, json.get(*key).filter(|v| !idle(v))?)))
+        let entries = json.as_object().into_iter().flatten();
+        let used: Vec<String> = entries
+            .filter(|(key, value)| match UNSUPPORTED.iter().find(|(known, _)| known == key) {
+                Some((_, idle)) => !idle(value),
+                None => is_variant(key) && !unset(value),
+            })
             .map(|(key, value)| format!("`{key}` = {}", clip(value)))
             .collect();
         if !used.is_empty() {

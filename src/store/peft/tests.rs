@@ -124,6 +124,8 @@ fn what_is_not_known_is_refused_by_name() {
         ("fan_in_fan_out", json!(true)),
         ("layer_replication", json!([[0, 2]])),
         ("init_lora_weights", json!("pissa_niter_16")),
+        ("use_new_thing", json!(true)),
+        ("kasa_config", json!({"beta": 1})),
         ("peft_type", json!("IA3")),
     ] {
         let dir = tempdir().unwrap();
@@ -133,6 +135,18 @@ fn what_is_not_known_is_refused_by_name() {
         assert_eq!(fault.code, "peft.unsupported", "{key}");
         assert!(key == "peft_type" || fault.message.contains(key), "{fault}");
     }
+    let dir = tempdir().unwrap();
+    let path = written(&dir);
+    for (key, value) in [
+        ("use_new_thing", json!(false)),
+        ("kasa_config", json!(null)),
+        ("megatron_config", json!({"a": 1})),
+        ("exclude_modules", json!(["lm_head"])),
+        ("peft_version", json!("0.21.2")),
+    ] {
+        edit(&path, key, Some(value));
+    }
+    assert_eq!(AdapterSource::open(&path).unwrap().modules().len(), 3);
     for key in ["peft_type", "r", "lora_alpha", "target_modules"] {
         let dir = tempdir().unwrap();
         let path = written(&dir);
