@@ -185,3 +185,18 @@ fn templates_see_what_transformers_gives_them() {
     assert_eq!(render("{% generation %}x{%- endgeneration -%}\n y"), "xy");
     assert_eq!(render("  {% if true %}\n  a\n  {% endif %}\nb"), "  a\nb");
 }
+
+/// A template with what the templates of Llama 3.1, Qwen and Mistral use; the expected text is transformers' own.
+#[test]
+fn a_wide_template_renders_as_in_transformers() {
+    let bytes = Tokenizer::bytes().unwrap();
+    let line = r#"{"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "  q1 "},
+        {"role": "assistant", "content": "<think>\nhm\n</think>\n\na1"}, {"role": "assistant", "content": "",
+         "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1, "y": [true, null]}}}]},
+        {"role": "tool", "content": "{\"r\": 2}"}, {"role": "user", "content": "q2"}],
+        "tools": [{"name": "f", "parameters": {"a": {"type": "int"}}}]}"#;
+    let rows = first(&line.replace('\n', " "), &settings(Format::Chat));
+    let Content::Chat(conversation) = &rows.rows[0].content else { panic!("no chat") };
+    let template = ChatTemplate::new(include_str!("wide.jinja"), &bytes).unwrap();
+    assert_eq!(template.render(conversation, true).unwrap(), include_str!("wide.expected.txt"));
+}
