@@ -148,6 +148,30 @@ fn files_that_hold_no_rows_are_refused() {
     assert_eq!(fault.code, "data.unknown_file");
 }
 
+/// A file cut anywhere, or with any byte replaced, is read or refused at a line: it never brings the program down.
+#[test]
+fn a_damaged_file_is_refused_with_its_line() {
+    let (folder, path) = file("a.json", "");
+    let whole = "[{\"messages\": [{\"role\": \"user\", \"content\": \"é\"}]},\n {\"messages\": []}]".as_bytes();
+    let check = |bytes: &[u8], must_fail: bool| {
+        std::fs::write(&path, bytes).unwrap();
+        match read(&Settings::new(vec![path.clone()], Format::Chat)) {
+            Ok(_) => assert!(!must_fail, "{}", String::from_utf8_lossy(bytes)),
+            Err(fault) if fault.code == "data.empty" => {}
+            Err(fault) => assert!(fault.code == "data.unknown_file" || spot(&fault).1.is_some(), "{fault:?}"),
+        }
+    };
+    for cut in 0..whole.len() {
+        check(&whole[..cut], true);
+        for byte in [b'{', b'"', b',', b'\\', 0x80, 0] {
+            let mut changed = whole.to_vec();
+            changed[cut] = byte;
+            check(&changed, false);
+        }
+    }
+    drop(folder);
+}
+
 #[test]
 fn deep_nesting_is_refused_not_followed() {
     let deep = format!("{{\"text\": {}", "[".repeat(100_000));
