@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_token_counts_if_it_touches_a_mark() {
         let offsets = [(0, 2), (2, 5), (5, 5), (5, 6), (6, 9)];
-        assert_eq!(flags(&offsets, &[4..6]), [false, true, true, true, false]);
+        assert_eq!(flags(&offsets, &[4..6, 20..21]), [false, true, true, true, false]);
         assert_eq!(flags(&offsets, &[0..1, 6..7]), [true, false, false, false, true]);
         assert_eq!(flags(&offsets, &[]), [false; 5]);
     }

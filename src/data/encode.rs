@@ -92,8 +92,8 @@ struct Encoded {
 }
 
 impl Encoded {
-    /// Keeps the first `max` tokens. A row that ended on a stop token ends on it still, unless the answer before it is
-    /// gone: then nothing counts, since to stop at once is not what the row teaches.
+    /// Keeps the first `max` tokens. A row that ended on a stop token ends on it still; it counts if it follows on what
+    /// is left of an answer, since to stop within a prompt is not what the row teaches.
     fn truncate(&mut self, max: usize, stops: &[u32]) {
         let is_stop = |at: usize| self.ids.get(at).filter(|id| stops.contains(id)).copied();
         let last_counted = self.counted.iter().rposition(|counts| *counts);
@@ -101,10 +101,11 @@ impl Encoded {
         let end_counts = last_counted.is_some_and(|at| is_stop(at).is_some());
         self.ids.truncate(max);
         self.counted.truncate(max);
-        let learns = self.counted.iter().take(max.saturating_sub(1)).skip(1).any(|counts| *counts);
+        // Cut within a later prompt, the row ends without a word that counts.
+        let within_answer = max.checked_sub(2).and_then(|at| self.counted.get(at)).is_some_and(|counts| *counts);
         if let (Some(end), Some(id), Some(counts)) = (end, self.ids.last_mut(), self.counted.last_mut()) {
             *id = end;
-            *counts = learns && end_counts;
+            *counts = within_answer && end_counts;
         }
     }
 }

@@ -10,6 +10,7 @@
 mod batch;
 mod draft;
 mod encode;
+mod epochs;
 mod format;
 mod holdout;
 mod order;
@@ -20,9 +21,11 @@ mod settings;
 mod template;
 mod tokenizer;
 mod tokens;
+mod walk;
 
-pub use batch::{Batch, BatchPlan, Cursor, Epoch, Extent, IGNORED, Length, Walk, Window};
+pub use batch::{Batch, Extent, IGNORED};
 pub use encode::encode;
+pub use epochs::{BatchPlan, Epoch};
 pub use holdout::split;
 pub use prompt::{PromptStyle, alpaca_prompt, render_prompt};
 pub use read::read;
@@ -31,6 +34,7 @@ pub use settings::{Format, Holdout, Long, Settings, TrainOn};
 pub use template::ChatTemplate;
 pub use tokenizer::{GgufVocab, TextStream, Tokenizer, TokenizerFiles, TokenizerJson};
 pub use tokens::{Report, Sizes, TokenSet};
+pub use walk::{Cursor, Length, Walk, Window};
 
 #[cfg(test)]
 mod tests;

@@ -104,6 +104,27 @@ fn extents_are_those_of_the_real_batches() {
 }
 
 #[test]
+fn a_planner_sees_every_size_that_comes() {
+    let set = set(&[5, 2, 7, 3, 1, 4, 6]);
+    for (batch, packed, shuffle) in [(1, false, true), (2, false, true), (2, false, false), (1, true, true)] {
+        let plan = BatchPlan::new(set.sizes(), &rows(7), batch, packed, Some(9), shuffle, 5).unwrap();
+        for length in [Length::Epochs(3), Length::Steps(4)] {
+            let mut real = Vec::new();
+            let mut full = Batch::default();
+            for window in plan.walk(length, 2, Cursor::default()) {
+                for micro in window.micros() {
+                    full.fill(&set, micro);
+                    real.push(full.extent());
+                }
+            }
+            real.sort();
+            real.dedup();
+            assert_eq!(plan.extents(length, 2), real, "{batch} {packed} {shuffle} {length:?}");
+        }
+    }
+}
+
+#[test]
 fn the_ragged_window_is_a_step_of_its_own() {
     let set = set(&[3; 7]);
     let plan = BatchPlan::new(set.sizes(), &rows(7), 1, false, None, true, 0).unwrap();

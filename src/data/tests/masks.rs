@@ -126,6 +126,15 @@ fn truncation_keeps_the_end() {
 }
 
 #[test]
+fn a_cut_within_a_later_prompt_teaches_no_end_there() {
+    let line = TWO_TURNS.replace('\n', " ");
+    let short = Settings { max_len: Some(25), long: Long::Truncate, ..settings(Format::Chat) };
+    let set = encoded(&line, &short, &chatml()).unwrap();
+    let text = marked(&set, &chatml());
+    assert!(text.ends_with("assistant\n[b<|im_end|>]\n<|im_start|><|im_end|>"), "{text}");
+}
+
+#[test]
 fn a_row_that_fits_exactly_is_not_long() {
     let bytes = Tokenizer::bytes().unwrap();
     let exact = Settings { max_len: Some(4), ..settings(Format::Text) };

@@ -148,6 +148,30 @@ fn files_that_hold_no_rows_are_refused() {
     assert_eq!(fault.code, "data.unknown_file");
 }
 
+/// A file cut anywhere, or with any byte replaced, is read or refused at a line: it never brings the program down.
+#[test]
+fn a_damaged_file_is_refused_with_its_line() {
+    let (folder, path) = file("a.json", "");
+    let whole = "[{\"messages\": [{\"role\": \"user\", \"content\": \"é\"}]},\n {\"messages\": []}]".as_bytes();
+    let check = |bytes: &[u8], must_fail: bool| {
+        std::fs::write(&path, bytes).unwrap();
+        match read(&Settings::new(vec![path.clone()], Format::Chat)) {
+            Ok(_) => assert!(!must_fail, "{}", String::from_utf8_lossy(bytes)),
+            Err(fault) if fault.code == "data.empty" => {}
+            Err(fault) => assert!(fault.code == "data.unknown_file" || spot(&fault).1.is_some(), "{fault:?}"),
+        }
+    };
+    for cut in 0..whole.len() {
+        check(&whole[..cut], true);
+        for byte in [b'{', b'"', b',', b'\\', 0x80, 0] {
+            let mut changed = whole.to_vec();
+            changed[cut] = byte;
+            check(&changed, false);
+        }
+    }
+    drop(folder);
+}
+
 #[test]
 fn deep_nesting_is_refused_not_followed() {
     let deep = format!("{{\"text\": {}", "[".repeat(100_000));
@@ -184,4 +208,19 @@ fn templates_see_what_transformers_gives_them() {
     assert_eq!(render("{{ strftime_now('%d %b %Y') }}"), "26 Jul 2024");
     assert_eq!(render("{% generation %}x{%- endgeneration -%}\n y"), "xy");
     assert_eq!(render("  {% if true %}\n  a\n  {% endif %}\nb"), "  a\nb");
+}
+
+/// A template with what the templates of Llama 3.1, Qwen and Mistral use; the expected text is transformers' own.
+#[test]
+fn a_wide_template_renders_as_in_transformers() {
+    let bytes = Tokenizer::bytes().unwrap();
+    let line = r#"{"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "  q1 "},
+        {"role": "assistant", "content": "<think>\nhm\n</think>\n\na1"}, {"role": "assistant", "content": "",
+         "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1, "y": [true, null]}}}]},
+        {"role": "tool", "content": "{\"r\": 2}"}, {"role": "user", "content": "q2"}],
+        "tools": [{"name": "f", "parameters": {"a": {"type": "int"}}}]}"#;
+    let rows = first(&line.replace('\n', " "), &settings(Format::Chat));
+    let Content::Chat(conversation) = &rows.rows[0].content else { panic!("no chat") };
+    let template = ChatTemplate::new(include_str!("wide.jinja"), &bytes).unwrap();
+    assert_eq!(template.render(conversation, true).unwrap(), include_str!("wide.expected.txt"));
 }

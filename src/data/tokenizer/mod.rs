@@ -39,6 +39,9 @@ pub struct TokenizerFiles {
     pub chat_template: Option<String>,
 }
 
+/// First byte of a token's text, and the byte after its last.
+pub(super) type Offsets = (usize, usize);
+
 /// A tokenizer with what surrounds it: special tokens, and the chat template of its model.
 pub struct Tokenizer {
     /// Without post-processor, truncation and padding: those are ours to do.
@@ -139,7 +142,7 @@ impl Tokenizer {
     }
 
     /// Ids of a text, special tokens parsed, each with the bytes of the text it stands for.
-    pub(super) fn encode_with_offsets(&self, text: &str) -> Result<(Vec<u32>, Vec<(usize, usize)>)> {
+    pub(super) fn encode_with_offsets(&self, text: &str) -> Result<(Vec<u32>, Vec<Offsets>)> {
         let encoding = self.core.encode(text, false).map_err(|e| unencodable(&e.to_string()))?;
         Ok((encoding.get_ids().to_vec(), encoding.get_offsets().to_vec()))
     }
