@@ -40,14 +40,18 @@ impl<'a> Checker<'a> {
         };
         let mut filled =
             Filled { decl, name_span, args: vec![None; decl.args.len()], inputs: vec![None; decl.inputs.len()] };
-        for part in line.parts.iter().skip(count) {
+        for (at, part) in line.parts.iter().enumerate().skip(count) {
+            if let Some((words, other)) = self.stage_in(&filled, line.parts.get(at..).unwrap_or(&[])) {
+                self.run_on(&filled, other, words);
+                break;
+            }
             match part {
                 Part::Argument { name, value } => self.argument(&mut filled, name, value),
                 Part::Value(Expr { kind: ExprKind::Word(word), span }) => self.bare_word(&mut filled, word, *span),
                 Part::Value(value) => self.positional(&mut filled, value),
             }
         }
-        self.missing(&filled);
+        self.missing(&filled, line.span);
         let step = self.steps.len();
         let (inputs, makes) = self.pass_values(&filled, line.alias.as_ref(), step);
         let args = decl.args.iter().zip(filled.args).map(|(arg, given)| match given {
@@ -63,6 +67,35 @@ impl<'a> Checker<'a> {
             inputs,
             makes,
         });
+    }
+
+    /// Another stage's name in the middle of a stage: its line break was lost.
+    fn stage_in(&self, filled: &Filled<'a>, parts: &[Part]) -> Option<(Span, &'a StageDecl)> {
+        let mut words: Vec<(&str, Span)> = Vec::new();
+        for part in parts.iter().take(2) {
+            match part {
+                Part::Value(Expr { kind: ExprKind::Word(word), span }) => words.push((word, *span)),
+                _ => break,
+            }
+        }
+        let (first, span) = words.first()?;
+        let texts: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let (count, decl) = self.catalog.stage_at(&texts)?;
+        let symbol = next_positional(filled).is_some_and(|at| filled.decl.args[at].kind.has_symbol(first));
+        let known = symbol || filled.decl.arg(first).is_some() || self.names.contains_key(*first);
+        (!known).then(|| (span.to(words.get(count - 1).map_or(*span, |(_, last)| *last)), decl))
+    }
+
+    /// Says so once; what the other stage was given is not looked at.
+    fn run_on(&mut self, filled: &Filled<'a>, other: &StageDecl, words: Span) {
+        self.report(
+            Diagnostic::error("syntax.statement", format!("`{}` begins in the middle of a stage", other.name))
+                .label(words, "is a stage of its own")
+                .label(filled.name_span, "this one is not ended")
+                .help("put it on a line of its own, at the left edge"),
+        );
+        self.owned.guess(other, words);
+        self.unread = true;
     }
 
     /// `name=value`
@@ -228,8 +261,12 @@ impl<'a> Checker<'a> {
     }
 
     /// Arguments without a default that were not given.
-    fn missing(&mut self, filled: &Filled<'a>) {
+    fn missing(&mut self, filled: &Filled<'a>, statement: Span) {
         let decl = filled.decl;
+        // A short statement is shown as it would be; of a long one, its beginning.
+        let whole = self.sources.slice(statement);
+        let short = !whole.contains('\n') && whole.chars().count() <= 60;
+        let start = if short { whole.to_owned() } else { decl.name.clone() };
         for (arg, given) in decl.args.iter().zip(&filled.args) {
             if given.is_some() || arg.default.is_some() {
                 continue;
@@ -239,7 +276,7 @@ impl<'a> Checker<'a> {
             let mut diagnostic =
                 Diagnostic::error("arg.missing", format!("`{}` needs `{}`: {}", decl.name, arg.name, arg.doc))
                     .label(filled.name_span, "is not told")
-                    .help(format!("for example `{} {write}`", decl.name));
+                    .help(format!("for example `{start} {write}`"));
             if arg.kind.symbols().next().is_some() {
                 diagnostic = diagnostic.note(format!("`{}` is {}", arg.name, arg.kind.words()));
             }
