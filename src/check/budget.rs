@@ -43,7 +43,11 @@ impl Checker<'_> {
                     .help("write `budget rtx-4090`, `budget gpu=24GiB ram=32GiB`, or both"),
             );
         }
-        for part in &line.parts {
+        for (at, part) in line.parts.iter().enumerate() {
+            if self.statement_in(line.parts.get(at..).unwrap_or(&[]), line.span) {
+                failed = true;
+                break;
+            }
             let fine = match part {
                 Part::Value(Expr { kind: ExprKind::Word(name), span }) if device.is_none() => {
                     device = self.device(name, *span);

@@ -40,7 +40,11 @@ impl<'a> Checker<'a> {
         };
         let mut filled =
             Filled { decl, name_span, args: vec![None; decl.args.len()], inputs: vec![None; decl.inputs.len()] };
+        let before = self.diagnostics.len();
         for (at, part) in line.parts.iter().enumerate().skip(count) {
+            if self.statement_in(line.parts.get(at..).unwrap_or(&[]), filled.name_span) {
+                break;
+            }
             if let Some((words, other)) = self.stage_in(&filled, line.parts.get(at..).unwrap_or(&[])) {
                 self.run_on(&filled, other, words);
                 break;
@@ -51,6 +55,7 @@ impl<'a> Checker<'a> {
                 Part::Value(value) => self.positional(&mut filled, value),
             }
         }
+        self.gather(before, decl);
         self.missing(&filled, line.span);
         let step = self.steps.len();
         let (inputs, makes) = self.pass_values(&filled, line.alias.as_ref(), step);
@@ -69,6 +74,39 @@ impl<'a> Checker<'a> {
         });
     }
 
+    /// Many words that one stage does not know are one mistake as a rule, a lost line break or a wrong stage: from the
+    /// second on they are said together.
+    fn gather(&mut self, before: usize, decl: &StageDecl) {
+        let strange = |diagnostic: &Diagnostic| {
+            matches!(diagnostic.code, "name.unknown_argument" | "name.unknown" | "arg.extra" | "arg.no_value")
+        };
+        let new = self.diagnostics.split_off(before);
+        if new.iter().filter(|diagnostic| strange(diagnostic)).count() <= 3 {
+            self.diagnostics.extend(new);
+            return;
+        }
+        let mut rest = Vec::new();
+        let mut seen = false;
+        for diagnostic in new {
+            if strange(&diagnostic) && std::mem::replace(&mut seen, true) {
+                rest.push(diagnostic);
+            } else {
+                self.diagnostics.push(diagnostic);
+            }
+        }
+        let message = format!("`{}` does not know {} more of these", decl.name, rest.len());
+        let mut together = Diagnostic::error("name.unknown_argument", message)
+            .help("is this the stage that is meant, and is no line break missing?");
+        for diagnostic in rest {
+            if let Some(label) = diagnostic.labels.first() {
+                together = together.label(label.span, diagnostic.help.unwrap_or_else(|| label.text.clone()));
+            }
+        }
+        self.report(together);
+        // What the swallowed stage would have made is not known.
+        self.unread = true;
+    }
+
     /// Another stage's name in the middle of a stage: its line break was lost.
     fn stage_in(&self, filled: &Filled<'a>, parts: &[Part]) -> Option<(Span, &'a StageDecl)> {
         let mut words: Vec<(&str, Span)> = Vec::new();
@@ -84,6 +122,30 @@ impl<'a> Checker<'a> {
         let symbol = next_positional(filled).is_some_and(|at| filled.decl.args[at].kind.has_symbol(first));
         let known = symbol || filled.decl.arg(first).is_some() || self.names.contains_key(*first);
         (!known).then(|| (span.to(words.get(count - 1).map_or(*span, |(_, last)| *last)), decl))
+    }
+
+    /// The same for `param`, `let` and `budget`, in a stage or in a budget. Says so once.
+    pub fn statement_in(&mut self, parts: &[Part], unended: Span) -> bool {
+        let Some(Part::Value(Expr { kind: ExprKind::Word(word), span })) = parts.first() else { return false };
+        if !matches!(&**word, "param" | "let" | "budget" | "tunepipe") || self.names.contains_key(word) {
+            return false;
+        }
+        self.report(
+            Diagnostic::error("syntax.statement", format!("`{word}` begins in the middle of another statement"))
+                .label(*span, "is a statement of its own")
+                .label(unended, "this one is not ended")
+                .help("put it on a line of its own, at the left edge"),
+        );
+        let name = match parts.get(1) {
+            Some(Part::Value(Expr { kind: ExprKind::Word(name), span })) => Some((name, *span)),
+            Some(Part::Argument { name, .. }) => Some((&name.text, name.span)),
+            _ => None,
+        };
+        if let Some((name, span)) = name {
+            self.names.insert(name.clone(), Named::unknown(span));
+        }
+        self.unread = true;
+        true
     }
 
     /// Says so once; what the other stage was given is not looked at.

@@ -50,7 +50,7 @@ fn mutated(at: usize, length: usize, with: &str) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_text_is_checked(text in any::<String>()) {
