@@ -61,7 +61,9 @@ impl Checker<'_> {
                     if value.kind != ExprKind::Wrong {
                         self.report(Diagnostic::error("budget.part", words).label(value.span, "does not belong here"));
                     }
-                    false
+                    // What follows belongs to whatever this is.
+                    failed = true;
+                    break;
                 }
                 Part::Argument { name, value } => self.limit(name, value, &mut limits),
             };

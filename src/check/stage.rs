@@ -81,7 +81,7 @@ impl<'a> Checker<'a> {
             matches!(diagnostic.code, "name.unknown_argument" | "name.unknown" | "arg.extra" | "arg.no_value")
         };
         let new = self.diagnostics.split_off(before);
-        if new.iter().filter(|diagnostic| strange(diagnostic)).count() <= 3 {
+        if new.iter().filter(|diagnostic| strange(diagnostic)).count() <= 2 {
             self.diagnostics.extend(new);
             return;
         }
