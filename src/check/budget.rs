@@ -43,7 +43,11 @@ impl Checker<'_> {
                     .help("write `budget rtx-4090`, `budget gpu=24GiB ram=32GiB`, or both"),
             );
         }
-        for part in &line.parts {
+        for (at, part) in line.parts.iter().enumerate() {
+            if self.statement_in(line.parts.get(at..).unwrap_or(&[]), line.span) {
+                failed = true;
+                break;
+            }
             let fine = match part {
                 Part::Value(Expr { kind: ExprKind::Word(name), span }) if device.is_none() => {
                     device = self.device(name, *span);
@@ -57,7 +61,9 @@ impl Checker<'_> {
                     if value.kind != ExprKind::Wrong {
                         self.report(Diagnostic::error("budget.part", words).label(value.span, "does not belong here"));
                     }
-                    false
+                    // What follows belongs to whatever this is.
+                    failed = true;
+                    break;
                 }
                 Part::Argument { name, value } => self.limit(name, value, &mut limits),
             };

@@ -197,7 +197,7 @@ impl<'a> Checker<'a> {
     }
 
     fn ambiguous(&mut self, decl: &StageDecl, input: &InputDecl, span: Span, fitting: &[ValueId]) {
-        let what = if input.pattern.is_model() { "models" } else { "data" };
+        let what = if input.pattern.is_model() { "models" } else { "data sets" };
         let count = fitting.len();
         let mut diagnostic = Diagnostic::error("value.ambiguous", format!("`{}` could use {count} {what}", decl.name))
             .label(span, format!("which is its {}?", input.name));

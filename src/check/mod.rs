@@ -36,6 +36,10 @@ pub fn check_text(
     let (file, mut diagnostics) = syntax::parse(sources, source);
     let (plan, more) = check(&file, sources, catalog, params);
     diagnostics.extend(more);
+    // What stands in an argument with an error may well be the use that is missed.
+    if diagnostics.iter().any(Diagnostic::is_error) {
+        diagnostics.retain(|diagnostic| !matches!(diagnostic.code, "name.unused" | "value.unused"));
+    }
     diagnostics.sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| (label.span.source, label.span.start)));
     (plan.filter(|_| !diagnostics.iter().any(Diagnostic::is_error)), diagnostics)
 }

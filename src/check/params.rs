@@ -119,12 +119,15 @@ impl Checker<'_> {
                     None => Some(bare),
                 };
             }
+            Err(_) if raw.trim().is_empty() => {
+                self.report(
+                    Diagnostic::error("param.value", format!("`{name}` is given no value"))
+                        .label(span, "empty")
+                        .label(*declared, "declared here"),
+                );
+                return None;
+            }
             Err(diagnostics) => {
-                if diagnostics.is_empty() {
-                    self.report(
-                        Diagnostic::error("param.value", format!("`{name}` is given no value")).label(span, "empty"),
-                    );
-                }
                 self.diagnostics.extend(diagnostics);
                 return None;
             }

@@ -40,14 +40,23 @@ impl<'a> Checker<'a> {
         };
         let mut filled =
             Filled { decl, name_span, args: vec![None; decl.args.len()], inputs: vec![None; decl.inputs.len()] };
-        for part in line.parts.iter().skip(count) {
+        let before = self.diagnostics.len();
+        for (at, part) in line.parts.iter().enumerate().skip(count) {
+            if self.statement_in(line.parts.get(at..).unwrap_or(&[]), filled.name_span) {
+                break;
+            }
+            if let Some((words, other)) = self.stage_in(&filled, line.parts.get(at..).unwrap_or(&[])) {
+                self.run_on(&filled, other, words);
+                break;
+            }
             match part {
                 Part::Argument { name, value } => self.argument(&mut filled, name, value),
                 Part::Value(Expr { kind: ExprKind::Word(word), span }) => self.bare_word(&mut filled, word, *span),
                 Part::Value(value) => self.positional(&mut filled, value),
             }
         }
-        self.missing(&filled);
+        self.gather(before, decl);
+        self.missing(&filled, line.span);
         let step = self.steps.len();
         let (inputs, makes) = self.pass_values(&filled, line.alias.as_ref(), step);
         let args = decl.args.iter().zip(filled.args).map(|(arg, given)| match given {
@@ -63,6 +72,92 @@ impl<'a> Checker<'a> {
             inputs,
             makes,
         });
+    }
+
+    /// Many words that one stage does not know are one mistake as a rule, a lost line break or a wrong stage: from the
+    /// second on they are said together.
+    fn gather(&mut self, before: usize, decl: &StageDecl) {
+        let strange = |diagnostic: &Diagnostic| {
+            matches!(diagnostic.code, "name.unknown_argument" | "name.unknown" | "arg.extra" | "arg.no_value")
+        };
+        let new = self.diagnostics.split_off(before);
+        if new.iter().filter(|diagnostic| strange(diagnostic)).count() <= 2 {
+            self.diagnostics.extend(new);
+            return;
+        }
+        let mut rest = Vec::new();
+        let mut seen = false;
+        for diagnostic in new {
+            if strange(&diagnostic) && std::mem::replace(&mut seen, true) {
+                rest.push(diagnostic);
+            } else {
+                self.diagnostics.push(diagnostic);
+            }
+        }
+        let message = format!("`{}` does not know {} more of these", decl.name, rest.len());
+        let mut together = Diagnostic::error("name.unknown_argument", message)
+            .help("is this the stage that is meant, and is no line break missing?");
+        for diagnostic in rest {
+            if let Some(label) = diagnostic.labels.first() {
+                together = together.label(label.span, diagnostic.help.unwrap_or_else(|| label.text.clone()));
+            }
+        }
+        self.report(together);
+        // What the swallowed stage would have made is not known.
+        self.unread = true;
+    }
+
+    /// Another stage's name in the middle of a stage: its line break was lost.
+    fn stage_in(&self, filled: &Filled<'a>, parts: &[Part]) -> Option<(Span, &'a StageDecl)> {
+        let mut words: Vec<(&str, Span)> = Vec::new();
+        for part in parts.iter().take(2) {
+            match part {
+                Part::Value(Expr { kind: ExprKind::Word(word), span }) => words.push((word, *span)),
+                _ => break,
+            }
+        }
+        let (first, span) = words.first()?;
+        let texts: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let (count, decl) = self.catalog.stage_at(&texts)?;
+        let symbol = next_positional(filled).is_some_and(|at| filled.decl.args[at].kind.has_symbol(first));
+        let known = symbol || filled.decl.arg(first).is_some() || self.names.contains_key(*first);
+        (!known).then(|| (span.to(words.get(count - 1).map_or(*span, |(_, last)| *last)), decl))
+    }
+
+    /// The same for `param`, `let` and `budget`, in a stage or in a budget. Says so once.
+    pub fn statement_in(&mut self, parts: &[Part], unended: Span) -> bool {
+        let Some(Part::Value(Expr { kind: ExprKind::Word(word), span })) = parts.first() else { return false };
+        if !matches!(&**word, "param" | "let" | "budget" | "tunepipe") || self.names.contains_key(word) {
+            return false;
+        }
+        self.report(
+            Diagnostic::error("syntax.statement", format!("`{word}` begins in the middle of another statement"))
+                .label(*span, "is a statement of its own")
+                .label(unended, "this one is not ended")
+                .help("put it on a line of its own, at the left edge"),
+        );
+        let name = match parts.get(1) {
+            Some(Part::Value(Expr { kind: ExprKind::Word(name), span })) => Some((name, *span)),
+            Some(Part::Argument { name, .. }) => Some((&name.text, name.span)),
+            _ => None,
+        };
+        if let Some((name, span)) = name {
+            self.names.insert(name.clone(), Named::unknown(span));
+        }
+        self.unread = true;
+        true
+    }
+
+    /// Says so once; what the other stage was given is not looked at.
+    fn run_on(&mut self, filled: &Filled<'a>, other: &StageDecl, words: Span) {
+        self.report(
+            Diagnostic::error("syntax.statement", format!("`{}` begins in the middle of a stage", other.name))
+                .label(words, "is a stage of its own")
+                .label(filled.name_span, "this one is not ended")
+                .help("put it on a line of its own, at the left edge"),
+        );
+        self.owned.guess(other, words);
+        self.unread = true;
     }
 
     /// `name=value`
@@ -228,8 +323,12 @@ impl<'a> Checker<'a> {
     }
 
     /// Arguments without a default that were not given.
-    fn missing(&mut self, filled: &Filled<'a>) {
+    fn missing(&mut self, filled: &Filled<'a>, statement: Span) {
         let decl = filled.decl;
+        // A short statement is shown as it would be; of a long one, its beginning.
+        let whole = self.sources.slice(statement);
+        let short = !whole.contains('\n') && whole.chars().count() <= 60;
+        let start = if short { whole.to_owned() } else { decl.name.clone() };
         for (arg, given) in decl.args.iter().zip(&filled.args) {
             if given.is_some() || arg.default.is_some() {
                 continue;
@@ -239,7 +338,7 @@ impl<'a> Checker<'a> {
             let mut diagnostic =
                 Diagnostic::error("arg.missing", format!("`{}` needs `{}`: {}", decl.name, arg.name, arg.doc))
                     .label(filled.name_span, "is not told")
-                    .help(format!("for example `{} {write}`", decl.name));
+                    .help(format!("for example `{start} {write}`"));
             if arg.kind.symbols().next().is_some() {
                 diagnostic = diagnostic.note(format!("`{}` is {}", arg.name, arg.kind.words()));
             }

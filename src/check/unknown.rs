@@ -18,13 +18,17 @@ impl<'a> Checker<'a> {
             return Some(found);
         }
         let (first, first_span) = words.first()?;
-        // A slip in a name of as many words.
+        // A slip in a name of as many words, each of them near.
         for count in (1..=texts.len().min(2)).rev() {
-            let joined = texts.get(..count)?.join(" ");
-            let names = catalog.stages.iter().map(|stage| &*stage.name);
-            let same = names.filter(|name| name.split(' ').count() == count);
+            let texts = texts.get(..count)?;
+            let joined = texts.join(" ");
+            let near = |name: &&str| {
+                let words: Vec<&str> = name.split(' ').collect();
+                words.len() == count && words.iter().zip(texts).all(|(word, text)| nearest(text, [*word]).is_some())
+            };
+            let names = catalog.stages.iter().map(|stage| &*stage.name).filter(near);
             let statements = STATEMENTS.iter().copied().filter(|_| count == 1);
-            if let Some(near) = nearest(&joined, same.chain(statements)) {
+            if let Some(near) = nearest(&joined, names.chain(statements)) {
                 let span = first_span.to(words.get(count - 1)?.1);
                 self.report(
                     Diagnostic::error("name.unknown_stage", format!("there is no stage `{joined}`"))

@@ -125,7 +125,9 @@ impl Lower<'_> {
                 ),
                 _ => {
                     let value = self.value(pair);
-                    self.spaced_unit(parts.last(), &value);
+                    if self.spaced_unit(parts.last_mut(), &value) {
+                        continue;
+                    }
                     parts.push(Part::Value(value));
                 }
             }
@@ -141,9 +143,8 @@ impl Lower<'_> {
             Rule::wrong_spaces => Diagnostic::error("syntax.spaces", "spaces around `=`").label(span, "no spaces here"),
             Rule::wrong_no_value => Diagnostic::error("syntax.no_value", format!("`{raw}` has no value"))
                 .label(Span::new(self.source, span.end as usize, span.end as usize), "a value belongs here"),
-            Rule::wrong_colon => {
-                Diagnostic::error("syntax.colon", "an argument is written with `=`, not with `:`").label(span, "here")
-            }
+            Rule::wrong_colon => Diagnostic::error("syntax.colon", "an argument is written with `=`, not with `:`")
+                .label(span, "with a colon"),
             Rule::wrong_dashes => {
                 Diagnostic::error("syntax.dashes", "an argument has no `--` in front").label(span, "here")
             }
@@ -157,21 +158,24 @@ impl Lower<'_> {
         self.report(diagnostic.help(write));
     }
 
-    /// `15 GiB`: the number and its unit came apart.
-    fn spaced_unit(&mut self, before: Option<&Part>, value: &Expr) {
-        let ExprKind::Word(word) = &value.kind else { return };
+    /// `15 GiB`: the number and its unit came apart. They are reported, and the number is no value any more.
+    fn spaced_unit(&mut self, before: Option<&mut Part>, value: &Expr) -> bool {
+        let ExprKind::Word(word) = &value.kind else { return false };
         let number = match before {
             Some(Part::Value(number) | Part::Argument { value: number, .. }) => number,
-            None => return,
+            None => return false,
         };
-        if number::is_unit(word) && matches!(number.kind, ExprKind::Int(_) | ExprKind::Float(_)) {
-            let together = format!("{}{word}", self.slice(number.span));
-            self.report(
-                Diagnostic::error("syntax.unit", "a space between a number and its unit")
-                    .label(number.span.to(value.span), "belongs together")
-                    .help(format!("write `{together}`")),
-            );
+        if !number::is_unit(word) || !matches!(number.kind, ExprKind::Int(_) | ExprKind::Float(_)) {
+            return false;
         }
+        let together = format!("{}{word}", self.slice(number.span));
+        self.report(
+            Diagnostic::error("syntax.unit", "a space between a number and its unit")
+                .label(number.span.to(value.span), "belongs together")
+                .help(format!("write `{together}`")),
+        );
+        number.kind = ExprKind::Wrong;
+        true
     }
 }
 

@@ -11,6 +11,9 @@ use super::lower::Lower;
 use super::number::{self, Bad};
 use crate::text::Diagnostic;
 
+/// Values and operators of one expression: each costs stack when it is computed.
+const LONGEST: usize = 255;
+
 impl Lower<'_> {
     pub fn value(&mut self, pair: Pair<'_, Rule>) -> Expr {
         let span = self.span(&pair);
@@ -117,6 +120,14 @@ impl Lower<'_> {
 
     pub fn expression(&mut self, pair: Pair<'_, Rule>) -> Expr {
         let span = self.span(&pair);
+        if pair.clone().into_inner().count() > LONGEST {
+            self.report(
+                Diagnostic::error("syntax.deep", "an expression of too many parts")
+                    .label(span, format!("more than {LONGEST} values and operators"))
+                    .help("take parts out with `let name = …`"),
+            );
+            return Expr { kind: ExprKind::Wrong, span };
+        }
         let mut terms = Vec::new();
         let mut pairs = Vec::new();
         for pair in pair.into_inner() {

@@ -8,16 +8,17 @@ pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Opti
     let mut best: Option<(usize, &str)> = None;
     let (mut longer, mut only_one) = (None, true);
     for name in names {
-        if length >= 3 && name.starts_with(&lower) {
+        let plain = name.to_lowercase();
+        if length >= 3 && plain.starts_with(&lower) {
             only_one = longer.is_none();
             longer = Some(name);
         }
-        let other = name.chars().count();
+        let other = plain.chars().count();
         let allowed = (length.max(other) / 3).max(1);
         if length.abs_diff(other) > allowed {
             continue;
         }
-        let distance = strsim::osa_distance(&lower, name);
+        let distance = strsim::osa_distance(&lower, &plain);
         let close = distance <= allowed && distance < length.min(other);
         if close && best.is_none_or(|best| (distance, name) < best) {
             best = Some((distance, name));

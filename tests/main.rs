@@ -1,0 +1,3 @@
+//! One binary for all integration tests, so that the crate is linked once.
+
+mod lang;
