@@ -1,4 +1,5 @@
-//! Reading a file by position, in windows on the stack, and turning what lies there into f32.
+//! Reading a file by position, in windows on the stack, or through a mapped window where much is read at once, and
+//! turning what lies there into f32.
 
 use std::fs::File;
 use std::io;
@@ -60,11 +61,7 @@ impl DiskFile {
     /// Fills `out` from `offset` on.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         read_exact_at(&self.file, out, offset).map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => {
-                Fault::new("file.changed", format!("`{}` became shorter while it was read", self.path.display()))
-                    .at(&self.path)
-                    .help("do not change a model's files while they are in use")
-            }
+            io::ErrorKind::UnexpectedEof => self.changed(),
             _ => Fault::io("read", &self.path, &e),
         })
     }
@@ -75,9 +72,37 @@ impl DiskFile {
         if out.len() < PARALLEL {
             return self.read_share(base, dtype, first, out);
         }
+        let (block, bytes) = dtype.block();
+        if first.is_multiple_of(block as u64) && out.len().is_multiple_of(block) {
+            let at = offset(base, first / block as u64, bytes)?;
+            if let Some(window) = self.map(at, out.len() / block * bytes)? {
+                let parts = out.par_chunks_mut(SHARE).zip(window.par_chunks(SHARE / block * bytes));
+                return parts.try_for_each(|(out, bytes)| decode(dtype, bytes, out));
+            }
+        }
         out.par_chunks_mut(SHARE)
             .enumerate()
             .try_for_each(|(i, part)| self.read_share(base, dtype, first + (i * SHARE) as u64, part))
+    }
+
+    /// Maps a window of the file for as long as it is looked at, so that a large read copies nothing. None where the
+    /// file system cannot map: the caller then reads by position.
+    fn map(&self, offset: u64, len: usize) -> Result<Option<memmap2::Mmap>> {
+        let now = self.file.metadata().map_err(|e| Fault::io("read", &self.path, &e))?.len();
+        if offset.checked_add(len as u64).is_none_or(|end| end > now) {
+            return Err(self.changed());
+        }
+        // SAFETY: the map is read-only and lives for one read. Another process that changes the file meanwhile can
+        // change values (any bit pattern is a number here), or, by cutting it short within that time, end this process;
+        // the length was checked a moment ago.
+        let map = unsafe { memmap2::MmapOptions::new().offset(offset).len(len).map(&self.file) };
+        Ok(map.ok())
+    }
+
+    fn changed(&self) -> Fault {
+        Fault::new("file.changed", format!("`{}` became shorter while it was read", self.path.display()))
+            .at(&self.path)
+            .help("do not change a model's files while they are in use")
     }
 
     fn read_share(&self, base: u64, dtype: StoredType, first: u64, out: &mut [f32]) -> Result<()> {

@@ -1,9 +1,10 @@
 //! Files of models and adapters: safetensors, GGUF, Hugging Face and PEFT folders. Everything is read in windows and
 //! written atomically; plain slices go in and out, and no kernel, model or stage is known here.
 //!
-//! Reading is by position, not by mapping: a file that is cut short while a run reads it is then an error message and
-//! not a SIGBUS, network mounts work, and a model's pages never count as the process's own memory. Windows lie on the
-//! stack of the reading thread ([`WINDOW`] bytes each), so reading allocates nothing.
+//! Reads of a million values and more map the window they read and let it go; smaller ones, and those of a file system
+//! that cannot map, go by position. No map outlives its read, so a model's pages never count as the process's own
+//! memory for long, and a file that is cut short between two reads is an error message. Windows of reads by position lie
+//! on the stack of the reading thread ([`WINDOW`] bytes each), so reading allocates nothing.
 
 mod atomic;
 mod disk;
