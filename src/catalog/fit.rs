@@ -76,9 +76,11 @@ impl Catalog {
 
 fn within(range: &Range, x: f64) -> Result<(), Misfit> {
     match (range.low, range.high) {
-        (Some(low), Some(high)) if x < low || x > high => Err(Misfit::Range(format!("lies between {low} and {high}"))),
-        (Some(low), None) if x < low => Err(Misfit::Range(format!("is at least {low}"))),
-        (None, Some(high)) if x > high => Err(Misfit::Range(format!("is at most {high}"))),
+        (Some(low), Some(high)) if x < low || x > high => {
+            Err(Misfit::Range(format!("has to lie between {low} and {high}")))
+        }
+        (Some(low), None) if x < low => Err(Misfit::Range(format!("has to be at least {low}"))),
+        (None, Some(high)) if x > high => Err(Misfit::Range(format!("has to be at most {high}"))),
         _ => Ok(()),
     }
 }
@@ -96,7 +98,7 @@ fn quantity(val: &Val, unit: Unit, range: &Range) -> Result<Val, Misfit> {
                 return Err(Misfit::Whole);
             }
             if unit == Unit::Epochs && *x <= 0.0 {
-                return Err(Misfit::Range("is more than 0 epochs".into()));
+                return Err(Misfit::Range("has to be more than 0 epochs".into()));
             }
             within(range, *x).map(|()| val.clone())
         }

@@ -135,7 +135,9 @@ impl Checker<'_> {
         let near = nearest(word, self.names.keys().map(|name| &**name));
         let diagnostic = match near {
             Some(near) => diagnostic.help(format!("write `{near}`")),
-            None if word.contains('-') => diagnostic.help("`-` belongs to names: a difference has spaces, `a - b`"),
+            None if self.difference(word).is_some() => {
+                diagnostic.help(format!("write `{}`: `-` belongs to names", self.difference(word).unwrap_or_default()))
+            }
             None => diagnostic.help(format!("declare it above: `let {word} = …`")),
         };
         self.report(diagnostic);

@@ -26,8 +26,9 @@ impl Checker<'_> {
             Misfit::Range(words) => {
                 Diagnostic::error("type.range", format!("`{name}` {words}")).label(expr.span, "out of range")
             }
-            Misfit::Whole => Diagnostic::error("type.whole", format!("`{name}` is a whole number"))
-                .label(expr.span, "has a fraction"),
+            Misfit::Whole => {
+                Diagnostic::error("type.whole", format!("`{name}` has to be whole")).label(expr.span, "has a fraction")
+            }
             Misfit::Unit(unit) => {
                 let diagnostic = Diagnostic::error("type.unit", format!("`{name}` is {}", kind.words()));
                 match val {
@@ -58,6 +59,12 @@ impl Checker<'_> {
         self.report(diagnostic);
     }
 
+    /// `a - b` for the word `a-b`, where both are the user's names.
+    pub fn difference(&self, word: &str) -> Option<String> {
+        let (left, right) = word.split_once('-')?;
+        (self.names.contains_key(left) && self.names.contains_key(right)).then(|| format!("{left} - {right}"))
+    }
+
     /// A word that the place does not know.
     fn no_symbol(&self, name: &str, kind: &Kind, near: Option<&str>, val: &Val, expr: &Expr) -> Diagnostic {
         let word = match val {
@@ -85,6 +92,8 @@ impl Checker<'_> {
         let first = near.map(str::to_owned).or(of_user.map(str::to_owned));
         match first {
             Some(near) => diagnostic.help(format!("write `{near}`")),
+            None if self.difference(word).is_some() => diagnostic
+                .help(format!("write `({})`: `-` belongs to names", self.difference(word).unwrap_or_default())),
             None if kind.takes_text() => diagnostic.help(format!("write `\"{word}\"`")),
             None if code == "name.unknown_shape" => {
                 let shapes: Vec<&str> = self.catalog.shapes.iter().map(|shape| &*shape.name).collect();

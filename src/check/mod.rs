@@ -44,8 +44,8 @@ pub fn check_text(
     (plan.filter(|_| !diagnostics.iter().any(Diagnostic::is_error)), diagnostics)
 }
 
-/// Checks a parsed file. The parser's own diagnostics are not repeated, and a statement it could not read makes the
-/// plan none without another word.
+/// Checks a parsed file. The parser's own diagnostics are not repeated, and what it could not read makes the plan none
+/// without another word; mistakes that it reported and mended are its caller's to heed, as [`check_text`] does.
 pub fn check(
     file: &File,
     sources: &mut Sources,
@@ -198,7 +198,7 @@ impl<'a> Checker<'a> {
         if !self.unread && !self.diagnostics.iter().any(Diagnostic::is_error) {
             self.unused();
         }
-        if !read || self.diagnostics.iter().any(Diagnostic::is_error) {
+        if !read || self.unread || self.diagnostics.iter().any(Diagnostic::is_error) {
             return (None, self.diagnostics);
         }
         let plan = Plan {

@@ -108,7 +108,7 @@ impl Checker<'_> {
             .map(|(name, named)| {
                 Diagnostic::warning("name.unused", format!("`{name}` is never used"))
                     .label(named.span, "declared here")
-                    .help(format!("use it, as in `epochs={name}`, or remove the line"))
+                    .help("use it, or remove the line")
             })
             .collect();
         self.diagnostics.extend(found);

@@ -62,7 +62,10 @@ impl Checker<'_> {
                 self.report(
                     Diagnostic::error("param.missing", format!("the param `{name}` has no value{kind}"))
                         .label(line.name.span, "has no default, so it has to be given")
-                        .help(format!("put `{name}={sample}` on the command line, or a default here: `= {sample}`")),
+                        .help(format!(
+                            "put `{name}={}` on the command line, or a default here: `= {sample}`",
+                            sample.trim_matches('"')
+                        )),
                 );
                 None
             }

@@ -94,7 +94,7 @@ impl<'a> Checker<'a> {
                 self.diagnostics.push(diagnostic);
             }
         }
-        let message = format!("`{}` does not know {} more of these", decl.name, rest.len());
+        let message = format!("`{}` does not know {} more arguments", decl.name, rest.len());
         let mut together = Diagnostic::error("name.unknown_argument", message)
             .help("is this the stage that is meant, and is no line break missing?");
         for diagnostic in rest {
@@ -236,6 +236,11 @@ impl<'a> Checker<'a> {
                 });
                 if let Some(named) = self.names.get_mut(word) {
                     named.used = true;
+                }
+                // It is clear what was meant, so the input is not missed as well.
+                let input = decl.inputs.iter().position(|input| input.pattern.is_model() == is_model);
+                if let Some(at) = input {
+                    filled.inputs[at].get_or_insert((None, span));
                 }
             }
             Some(_) => self.positional(filled, &expr),

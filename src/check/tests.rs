@@ -140,7 +140,9 @@ fn budgets_come_from_the_command_line_too() {
 #[test]
 fn an_unreadable_file_makes_no_plan_even_from_its_ast() {
     let mut sources = Sources::default();
-    let id = sources.add("t.tp", Path::new(""), format!("{BASE}train lora (\n"));
-    let (file, _) = crate::syntax::parse(&sources, id);
-    assert!(check(&file, &mut sources, Catalog::standard(), &[]).0.is_none());
+    for wrong in ["train lora (\n", "train lora rank=8x\n", "train lora\nuse \"a\"\n"] {
+        let id = sources.add("t.tp", Path::new(""), format!("{BASE}{wrong}"));
+        let (file, _) = crate::syntax::parse(&sources, id);
+        assert!(check(&file, &mut sources, Catalog::standard(), &[]).0.is_none(), "{wrong}");
+    }
 }

@@ -91,7 +91,7 @@ impl<'a> Checker<'a> {
     }
 
     /// A word by itself that is neither flag nor symbol nor a name.
-    pub fn unknown_word(&mut self, filled: &Filled<'a>, word: &str, span: Span) {
+    pub fn unknown_word(&mut self, filled: &mut Filled<'a>, word: &str, span: Span) {
         let decl = filled.decl;
         let error = |code, message| Diagnostic::error(code, message).label(span, "stands alone");
         if let Some(arg) = decl.arg(word) {
@@ -115,7 +115,8 @@ impl<'a> Checker<'a> {
                     .help("move the declaration above this line"),
             );
         }
-        let next = next_positional(filled).map(|at| &decl.args[at]);
+        let at = next_positional(filled);
+        let next = at.map(|at| &decl.args[at]);
         let denied: Vec<String> =
             decl.args.iter().filter(|arg| arg.kind.is_flag()).map(|arg| format!("no_{}", arg.name)).collect();
         let mut names: Vec<&str> = decl.args.iter().map(|arg| &*arg.name).collect();
@@ -131,7 +132,13 @@ impl<'a> Checker<'a> {
                 Some(arg) if !arg.kind.is_flag() => format!("write `{near}={}`", super::params::sample(&arg.kind)),
                 _ => format!("write `{near}`"),
             }),
-            None if takes_path => diagnostic.help(format!("a path stands in quotes: write `\"{word}\"`")),
+            None if takes_path => {
+                // The path is there, if not as one.
+                if let Some(at) = at {
+                    filled.args[at] = Some((None, span));
+                }
+                diagnostic.help(format!("a path stands in quotes: write `\"{word}\"`"))
+            }
             None => diagnostic
                 .note("a word by itself is a flag of the stage, a symbol for its next value, or a `param` or `let`"),
         };

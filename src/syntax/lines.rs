@@ -72,7 +72,7 @@ pub(super) fn split(text: &str, source: SourceId, diagnostics: &mut Vec<Diagnost
             .label(span, "this is a tab")
             .help("indent with spaces, two as a rule");
         if count > 1 {
-            diagnostic = diagnostic.note(format!("{} more lines are indented with tabs", count - 1));
+            diagnostic = diagnostic.note(format!("{count} lines are indented with tabs"));
         }
         splitter.diagnostics.push(diagnostic);
     }

@@ -57,7 +57,13 @@ impl Lower<'_> {
         };
         let at = self.base + stop.at + if length > 0 { blank } else { 0 };
         let span = Span::new(self.source, at, at + length);
-        let expected = match stop.expected.split_last() {
+        // A value may be any of these.
+        let parts = ["a number", "a quoted text", "a name"];
+        let mut expected = stop.expected.clone();
+        if expected.contains(&"a value") {
+            expected.retain(|words| !parts.contains(words));
+        }
+        let expected = match expected.split_last() {
             None => "something else".to_owned(),
             Some((last, [])) => (*last).to_owned(),
             Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
@@ -102,7 +108,8 @@ impl Lower<'_> {
             {
                 self.report(
                     Diagnostic::error("syntax.space", "two arguments stand together without a space")
-                        .label(before.to(span), "put a space between"),
+                        .label(before.to(span), "no space between")
+                        .help("put a space between them"),
                 );
             }
             let rule = pair.as_rule();

@@ -53,6 +53,23 @@ fn every_rule_is_kept() {
     assert!(failures.is_empty(), "{} failures\n\n{}", failures.len(), failures.join("\n"));
 }
 
+/// What is found, and where, without the words.
+fn places(name: &str, text: &str) -> Vec<(&'static str, (usize, usize))> {
+    let (sources, _, diagnostics) = check(name, text, &[]);
+    let place = |label: &tunepipe::text::Label| sources.line_column(label.span);
+    diagnostics.iter().map(|found| (found.code, found.labels.first().map_or((0, 0), place))).collect()
+}
+
+#[test]
+fn line_ends_of_windows_change_nothing() {
+    for file in fs::read_dir("tests/suite").expect("the suite is there").flatten() {
+        let name = file.file_name().to_string_lossy().into_owned();
+        if let (true, Ok(text)) = (name.ends_with(".tp"), fs::read_to_string(file.path())) {
+            assert_eq!(places(&name, &text), places(&name, &text.replace('\n', "\r\n")), "{name}");
+        }
+    }
+}
+
 fn run(file: &Path, text: &str) -> Option<String> {
     let name = file.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     let (mut expected, params) = expectations(text);
