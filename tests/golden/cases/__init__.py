@@ -1,0 +1,1 @@
+"""What `make.py` writes: a module for each kind of reference."""
