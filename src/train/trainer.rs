@@ -190,7 +190,7 @@ impl Trainer {
             skipped: counted == 0,
         };
         if counted > 0 {
-            let loss = self.gradients(window, counted)? / counted as f64;
+            let loss = self.learn(window, counted)? / counted as f64;
             let norm = self.norm()?;
             if !loss.is_finite() || !norm.is_finite() {
                 return Err(self.not_finite(window, loss, norm));
@@ -205,7 +205,7 @@ impl Trainer {
     }
 
     /// Fills `grads`; returns the sum of the token losses.
-    fn gradients(&mut self, window: &Window, counted: u64) -> Result<f64> {
+    fn learn(&mut self, window: &Window, counted: u64) -> Result<f64> {
         self.grads.clear()?;
         let scale = (1.0 / counted as f64) as f32;
         let mut sum = 0.0;
@@ -264,6 +264,12 @@ impl Trainer {
 
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// Gradients of the last step by parameter, before clipping.
+    pub fn gradients(&self) -> Vec<(String, &Buf)> {
+        let names = parameters(&self.model, &self.grads).into_iter().map(|(name, _)| name);
+        names.zip(self.grads.buffers()).collect()
     }
 
     /// Ends training: gradients, moments and activations are gone, the model is the caller's.
