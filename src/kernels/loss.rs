@@ -2,7 +2,7 @@
 
 use super::shape::{expect, product, wrong};
 use super::spread::{blocks, blocks2, rows_per_block};
-use super::vector::{exp, exp_sum, max, wide};
+use super::vector::{exp_scaled, exp_sum, max, wide};
 use super::{View, ViewMut};
 use crate::text::Result;
 
@@ -61,13 +61,12 @@ pub fn cross_entropy_gradient(
                 row.fill(0.0);
                 continue;
             }
-            let target = *label as usize;
-            // From the probability, not from its scaled value: 1 is then subtracted before rounding to the scale.
-            let at_label = row.get(target).map_or(0.0, |logit| (exp(logit - lse) - 1.0) * scale);
-            wide(|| row.iter_mut().for_each(|x| *x = exp(*x - lse) * scale));
-            if let Some(x) = row.get_mut(target) {
-                *x = at_label;
-            }
+            // A row's gradient sums to zero, so the label's part is what the others add up to: 1 − p without the loss of
+            // digits when p is nearly 1.
+            let Some(target) = row.get_mut(*label as usize) else { continue };
+            *target = f32::NEG_INFINITY;
+            let others = wide(|| exp_scaled(row, *lse, scale));
+            row[*label as usize] = (-others * f64::from(scale)) as f32;
         }
     });
     Ok(())

@@ -150,6 +150,30 @@ pub(super) fn exp_sum(x: &[f32], shift: f32) -> f64 {
     sum
 }
 
+/// Replaces xᵢ by scale · e^(xᵢ − shift) and returns Σ e^(xᵢ − shift), by pieces as in [`exp_sum`].
+#[inline(always)]
+pub(super) fn exp_scaled(x: &mut [f32], shift: f32, scale: f32) -> f64 {
+    let mut sum = 0.0f64;
+    for piece in x.chunks_mut(64 * LANES) {
+        let (chunks, tail) = piece.as_chunks_mut::<LANES>();
+        let mut lanes = [0.0f32; LANES];
+        for chunk in chunks {
+            for l in 0..LANES {
+                let p = exp(chunk[l] - shift);
+                lanes[l] += p;
+                chunk[l] = p * scale;
+            }
+        }
+        for (lane, x) in lanes.iter_mut().zip(tail) {
+            let p = exp(*x - shift);
+            *lane += p;
+            *x = p * scale;
+        }
+        sum += f64::from(fold(lanes, |a, b| a + b));
+    }
+    sum
+}
+
 /// Σ xᵢ² in f64.
 #[inline(always)]
 pub(super) fn sum_squares(x: &[f32]) -> f64 {
