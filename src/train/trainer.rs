@@ -7,8 +7,8 @@ use super::settings::Settings;
 use super::window::{Micro, Window};
 use crate::kernels::{AdamW, Buf, Key, Pool, adamw, sum_squares};
 use crate::model::{
-    Adapter, Extent, Float, Form, Gradients, Keep, Laid, LoraSettings, Make, Model, Need, Pass, Planned, Shape, Weight,
-    backward, forward, plan, score, score_backward, specs, take,
+    Adapter, Extent, Float, Form, Gradients, Keep, Laid, LoraSettings, Make, Model, Need, Pass, Planned, Proj, Shape,
+    Weight, backward, forward, plan, score, score_backward, specs, take,
 };
 use crate::text::{Fault, Result};
 
@@ -342,13 +342,14 @@ fn ready(model: &mut Model, trainable: &Trainable, pool: &dyn Pool) -> Result<()
                 return Err(Fault::new("train.no_adapter", "the model has no adapter to go on with"));
             };
             let has = &adapter.settings;
-            if has.rank != lora.rank || has.targets != lora.targets {
-                return Err(Fault::new(
-                    "train.other_adapter",
-                    format!("the model's adapter has rank {}, and training asks for rank {}", has.rank, lora.rank),
-                )
-                .note("training goes on with the adapter the model has; rank and targets have to be its own")
-                .help(format!("rank={}", has.rank)));
+            let same_targets = Proj::ALL.iter().all(|p| has.targets.contains(p) == lora.targets.contains(p));
+            if has.rank != lora.rank || !same_targets {
+                let names: Vec<&str> = has.targets.iter().map(|proj| proj.name()).collect();
+                let names = names.join(", ");
+                return Err(Fault::new("train.other_adapter", "training asks for another adapter than the model has")
+                    .note(format!("the model's has rank {} on {names}", has.rank))
+                    .note("training goes on with that adapter, so rank and targets have to be its own")
+                    .help(format!("rank={} targets=[{names}]", has.rank)));
             }
             adapter.settings.dropout = lora.dropout;
         }
