@@ -276,7 +276,7 @@ fn forward(input: &Input<'_>, seg: &Segment, head: usize, o: &Shared<'_>, lse: &
         let mut lse = unsafe { lse.tile(rows.start * heads + head, rows.len(), 1, heads) };
         for (i, row) in scores.chunks_exact_mut(keys).enumerate() {
             let (visible, hidden) = row.split_at_mut(seen + i);
-            let (top, sum) = wide(|| {
+            let (top, sum) = wide!({
                 let top = max(visible);
                 (top, exp_in_place(visible, top))
             });
@@ -290,7 +290,7 @@ fn forward(input: &Input<'_>, seg: &Segment, head: usize, o: &Shared<'_>, lse: &
         multiply_alone(o.reborrow(), scores, input.key(input.v, kv_head, &key_rows), 1.0, 0.0);
         for (i, sum) in sums[..rows.len()].iter().enumerate() {
             let inverse = 1.0 / sum;
-            wide(|| o.row(i).iter_mut().for_each(|o| *o *= inverse));
+            wide!(o.row(i).iter_mut().for_each(|o| *o *= inverse));
         }
     }
 }
@@ -328,7 +328,7 @@ fn backward(
                 let lse = outer.lse[row * heads + head];
                 let (p, p_hidden) = p.split_at_mut(seen + i);
                 let (dp, dp_hidden) = dp.split_at_mut(seen + i);
-                wide(|| {
+                wide!({
                     exp_in_place(p, lse);
                     let mean = dot(d_o, o);
                     for (dp, p) in dp.iter_mut().zip(p.iter()) {

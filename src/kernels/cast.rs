@@ -18,7 +18,7 @@ pub fn widen(y: ViewMut<'_>, x: View<'_>) -> Result<()> {
             let (y, x) = (y.cpu::<f32>()?, x.cpu::<bf16>()?);
             expect("x", x.len(), y.len())?;
             blocks(y, BLOCK, |at, y| {
-                wide(|| {
+                wide!({
                     for (y, x) in y.iter_mut().zip(&x[at..]) {
                         *y = f32::from_bits(u32::from(x.to_bits()) << 16);
                     }
@@ -48,7 +48,7 @@ pub fn narrow(y: ViewMut<'_>, x: View<'_>) -> Result<()> {
             let (y, x) = (y.cpu::<bf16>()?, x.cpu::<f32>()?);
             expect("x", x.len(), y.len())?;
             blocks(y, BLOCK, |at, y| {
-                wide(|| {
+                wide!({
                     for (y, x) in y.iter_mut().zip(&x[at..]) {
                         *y = round_bf16(*x);
                     }

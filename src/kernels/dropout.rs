@@ -9,15 +9,15 @@ use crate::text::Result;
 
 /// yᵢ = xᵢ / (1 − p) where uniform(i) ≥ p, else 0. The gradient is the same call on dy with the same key.
 pub fn dropout(y: ViewMut<'_>, x: View<'_>, p: f32, key: Key) -> Result<()> {
-    apply(y, x, p, key, |y, kept| *y = kept)
+    apply(y, x, p, key, false)
 }
 
 /// [`dropout`] added to what is there: yᵢ += …
 pub fn dropout_add(y: ViewMut<'_>, x: View<'_>, p: f32, key: Key) -> Result<()> {
-    apply(y, x, p, key, |y, kept| *y += kept)
+    apply(y, x, p, key, true)
 }
 
-fn apply(y: ViewMut<'_>, x: View<'_>, p: f32, key: Key, put: impl Fn(&mut f32, f32) + Sync) -> Result<()> {
+fn apply(y: ViewMut<'_>, x: View<'_>, p: f32, key: Key, adding: bool) -> Result<()> {
     let (y, x) = (y.cpu::<f32>()?, x.cpu::<f32>()?);
     expect("x", x.len(), y.len())?;
     if !(0.0..1.0).contains(&p) {
@@ -25,12 +25,13 @@ fn apply(y: ViewMut<'_>, x: View<'_>, p: f32, key: Key, put: impl Fn(&mut f32, f
     }
     let scale = 1.0 / (1.0 - p);
     blocks(y, BLOCK, |at, y| {
-        wide(|| {
+        wide!({
             for (i, part) in y.chunks_mut(BATCH).enumerate() {
                 let start = at + i * BATCH;
                 let u = uniforms(key, start as u64);
                 for ((y, x), u) in part.iter_mut().zip(&x[start..]).zip(u) {
-                    put(y, if u >= p { x * scale } else { 0.0 });
+                    let kept = if u >= p { x * scale } else { 0.0 };
+                    *y = if adding { *y + kept } else { kept };
                 }
             }
         });

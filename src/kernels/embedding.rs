@@ -51,7 +51,7 @@ pub fn embedding_backward(dtable: ViewMut<'_>, dx: View<'_>, ids: &[u32], width:
     let owned = vocab.div_ceil(TASKS).max(rows_per_block(width));
     blocks(dtable, owned * width, |start, part| {
         let first = start / width;
-        wide(|| {
+        wide!({
             for (id, dx) in ids.iter().zip(dx.chunks_exact(width)) {
                 let Some(row) = (*id as usize).checked_sub(first) else { continue };
                 let Some(row) = part.get_mut(row * width..(row + 1) * width) else { continue };

@@ -27,7 +27,7 @@ pub fn cross_entropy(
         let first = i * step;
         let rows = logits[first * vocab..].chunks_exact(vocab).zip(&labels[first..]);
         for ((loss, lse), (row, label)) in loss.iter_mut().zip(lse).zip(rows) {
-            let (top, sum) = wide(|| {
+            let (top, sum) = wide!({
                 let top = max(row);
                 (top, exp_sum(row, top))
             });
@@ -65,7 +65,7 @@ pub fn cross_entropy_gradient(
             // digits when p is nearly 1.
             let Some(target) = row.get_mut(*label as usize) else { continue };
             *target = f32::NEG_INFINITY;
-            let others = wide(|| exp_scaled(row, *lse, scale));
+            let others = wide!(exp_scaled(row, *lse, scale));
             row[*label as usize] = (-others * f64::from(scale)) as f32;
         }
     });

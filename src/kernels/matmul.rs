@@ -3,6 +3,8 @@
 //! `gemm` gives the same bits on any number of threads (a test holds it to that), but not for any cut: a product of
 //! one row, or of at most 16 × 16 results, goes through other code than a larger one. Callers that cut rows into
 //! chunks keep every chunk well above that, the last one included.
+//!
+//! `gemm` packs operands into memory of its own: some MiB a call at most, and one L2 cache's worth a thread for good.
 
 use std::marker::PhantomData;
 

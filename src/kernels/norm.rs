@@ -15,9 +15,9 @@ pub fn rms_norm(y: ViewMut<'_>, rstd: ViewMut<'_>, x: View<'_>, w: View<'_>, eps
     expect("rstd", rstd.len(), n)?;
     let step = rows_per_block(width);
     blocks2((y, step * width), (rstd, step), |i, y, rstd| {
-        wide(|| {
+        wide!({
             let x = x[i * step * width..].chunks_exact(width);
-            for ((y, x), rstd) in y.chunks_exact_mut(width).zip(x).zip(rstd) {
+            for ((y, x), rstd) in y.chunks_exact_mut(width).zip(x).zip(rstd.iter_mut()) {
                 *rstd = 1.0 / (dot(x, x) / width as f32 + eps).sqrt();
                 apply(y, x, *rstd, w);
             }
@@ -34,7 +34,7 @@ pub fn rms_norm_apply(y: ViewMut<'_>, x: View<'_>, rstd: View<'_>, w: View<'_>) 
     expect("y", y.len(), x.len())?;
     expect("rstd", rstd.len(), n)?;
     blocks(y, rows_per_block(width) * width, |start, y| {
-        wide(|| {
+        wide!({
             let x = x[start..].chunks_exact(width);
             for ((y, x), rstd) in y.chunks_exact_mut(width).zip(x).zip(&rstd[start / width..]) {
                 apply(y, x, *rstd, w);
@@ -74,7 +74,7 @@ pub fn rms_norm_backward(
         expect("dw", dw.len(), width)?;
     }
     blocks(dx, rows_per_block(width) * width, |start, dx| {
-        wide(|| {
+        wide!({
             let dy = dy[start..].chunks_exact(width);
             let x = x[start..].chunks_exact(width);
             for (((dx, dy), x), &r) in dx.chunks_exact_mut(width).zip(dy).zip(x).zip(&rstd[start / width..]) {
@@ -86,13 +86,18 @@ pub fn rms_norm_backward(
         });
     });
     if let Some(dw) = dw {
-        sum_rows(dw, n, |i, columns, sums| {
-            let at = i * width + columns;
-            let r = rstd[i];
-            for ((sum, dy), x) in sums.iter_mut().zip(&dy[at..]).zip(&x[at..]) {
-                *sum += dy * x * r;
-            }
-        });
+        sum_rows(
+            dw,
+            n,
+            #[inline(always)]
+            |i, columns, sums| {
+                let at = i * width + columns;
+                let r = rstd[i];
+                for ((sum, dy), x) in sums.iter_mut().zip(&dy[at..]).zip(&x[at..]) {
+                    *sum += dy * x * r;
+                }
+            },
+        );
     }
     Ok(())
 }
@@ -107,7 +112,7 @@ const ROWS: usize = 64;
 /// Columns are independent, and the rows of a column are taken in order, whatever the number of threads.
 pub(super) fn sum_rows(total: &mut [f32], n: usize, add: impl Fn(usize, usize, &mut [f32]) + Sync) {
     blocks(total, COLUMNS, |columns, total| {
-        wide(|| {
+        wide!({
             let mut chunk = [0.0f32; COLUMNS];
             let mut sum = [0.0f32; COLUMNS];
             for start in (0..n).step_by(ROWS) {

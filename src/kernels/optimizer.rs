@@ -56,8 +56,8 @@ pub fn adamw(
     let size = (-(lr / (1.0 - settings.beta1.powf(t)))) as f32;
     let first = p.par_chunks_mut(BLOCK).zip(m.par_chunks_mut(BLOCK));
     first.zip(v.par_chunks_mut(BLOCK).zip(g.par_chunks(BLOCK))).for_each(|((p, m), (v, g))| {
-        wide(|| {
-            for (((p, m), v), g) in p.iter_mut().zip(m).zip(v).zip(g) {
+        wide!({
+            for (((p, m), v), g) in p.iter_mut().zip(m.iter_mut()).zip(v.iter_mut()).zip(g) {
                 let g = g * clip;
                 *p *= keep;
                 *m += toward * (g - *m);
@@ -73,6 +73,6 @@ pub fn adamw(
 pub fn sum_squares(g: View<'_>) -> Result<f64> {
     /// Elements of one partial sum: fixed, so that the order of additions is.
     const CHUNK: usize = 1 << 16;
-    let parts: Vec<f64> = g.cpu::<f32>()?.par_chunks(CHUNK).map(|part| wide(|| vector::sum_squares(part))).collect();
+    let parts: Vec<f64> = g.cpu::<f32>()?.par_chunks(CHUNK).map(|part| wide!(vector::sum_squares(part))).collect();
     Ok(parts.iter().sum())
 }

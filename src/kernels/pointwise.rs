@@ -13,7 +13,7 @@ pub fn swiglu(a: ViewMut<'_>, g: View<'_>, u: View<'_>) -> Result<()> {
     expect("g", g.len(), a.len())?;
     expect("u", u.len(), a.len())?;
     blocks(a, BLOCK, |at, a| {
-        wide(|| {
+        wide!({
             for ((a, &g), &u) in a.iter_mut().zip(&g[at..]).zip(&u[at..]) {
                 *a = g * sigmoid(g) * u;
             }
@@ -31,9 +31,9 @@ pub fn swiglu_backward(dg: ViewMut<'_>, du: ViewMut<'_>, da: View<'_>, g: View<'
     }
     blocks2((dg, BLOCK), (du, BLOCK), |i, dg, du| {
         let at = i * BLOCK;
-        wide(|| {
+        wide!({
             let inputs = da[at..].iter().zip(&g[at..]).zip(&u[at..]);
-            for ((dg, du), ((&da, &g), &u)) in dg.iter_mut().zip(du).zip(inputs) {
+            for ((dg, du), ((&da, &g), &u)) in dg.iter_mut().zip(du.iter_mut()).zip(inputs) {
                 let s = sigmoid(g);
                 *du = da * (g * s);
                 *dg = da * u * (s * (1.0 + g * (1.0 - s)));
@@ -48,7 +48,7 @@ pub fn add(y: ViewMut<'_>, x: View<'_>) -> Result<()> {
     let (y, x) = (y.cpu::<f32>()?, x.cpu::<f32>()?);
     expect("x", x.len(), y.len())?;
     blocks(y, BLOCK, |at, y| {
-        wide(|| {
+        wide!({
             for (y, x) in y.iter_mut().zip(&x[at..]) {
                 *y += x;
             }
@@ -63,7 +63,7 @@ pub fn add_bias(y: ViewMut<'_>, b: View<'_>) -> Result<()> {
     let width = b.len();
     rows("y", y.len(), width)?;
     blocks(y, rows_per_block(width) * width, |_, y| {
-        wide(|| {
+        wide!({
             for row in y.chunks_exact_mut(width) {
                 for (y, b) in row.iter_mut().zip(b) {
                     *y += b;
@@ -79,17 +79,22 @@ pub fn bias_backward(db: ViewMut<'_>, dy: View<'_>) -> Result<()> {
     let (db, dy) = (db.cpu::<f32>()?, dy.cpu::<f32>()?);
     let width = db.len();
     let n = rows("dy", dy.len(), width)?;
-    sum_rows(db, n, |i, columns, sums| {
-        for (sum, dy) in sums.iter_mut().zip(&dy[i * width + columns..]) {
-            *sum += dy;
-        }
-    });
+    sum_rows(
+        db,
+        n,
+        #[inline(always)]
+        |i, columns, sums| {
+            for (sum, dy) in sums.iter_mut().zip(&dy[i * width + columns..]) {
+                *sum += dy;
+            }
+        },
+    );
     Ok(())
 }
 
 /// y = s · y
 pub fn scale(y: ViewMut<'_>, s: f32) -> Result<()> {
-    blocks(y.cpu::<f32>()?, BLOCK, |_, y| wide(|| y.iter_mut().for_each(|y| *y *= s)));
+    blocks(y.cpu::<f32>()?, BLOCK, |_, y| wide!(y.iter_mut().for_each(|y| *y *= s)));
     Ok(())
 }
 

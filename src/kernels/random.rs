@@ -108,7 +108,7 @@ pub(super) fn uniforms(key: Key, start: u64) -> [f32; BATCH] {
 /// yᵢ = lo + (hi − lo) · uniform(i)
 pub fn fill_uniform(y: ViewMut<'_>, lo: f32, hi: f32, key: Key) -> Result<()> {
     blocks(y.cpu::<f32>()?, BLOCK, |at, y| {
-        wide(|| {
+        wide!({
             for (i, part) in y.chunks_mut(BATCH).enumerate() {
                 let u = uniforms(key, (at + i * BATCH) as u64);
                 for (y, u) in part.iter_mut().zip(u) {

@@ -82,7 +82,7 @@ pub fn rope(
     }
     let sign = if inverse { -1.0f32 } else { 1.0 };
     blocks(x, rows_per_block(width) * width, |start, x| {
-        wide(|| {
+        wide!({
             for (row, position) in x.chunks_exact_mut(width).zip(&positions[start / width..]) {
                 let at = *position as usize * half;
                 let (cos, sin) = (&cos[at..at + half], &sin[at..at + half]);

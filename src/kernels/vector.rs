@@ -3,10 +3,29 @@
 /// Accumulators a reduction keeps: two AVX-512 registers, eight of SSE. Fixed, so that sums do not depend on the machine.
 const LANES: usize = 32;
 
-/// Runs `f` as compiled for the widest vectors this machine has. What `f` calls must be inlined to profit.
-#[inline(always)]
-pub(super) fn wide<R>(f: impl FnOnce() -> R) -> R {
-    pulp::Arch::new().dispatch(f)
+/// Evaluates an expression as compiled for the widest vectors this machine has.
+///
+/// A macro, since what the expression calls has to be inlined to profit, closures first of all.
+macro_rules! wide {
+    ($body:expr) => {
+        pulp::Arch::new().dispatch($crate::kernels::vector::Loop(
+            #[inline(always)]
+            || $body,
+        ))
+    };
+}
+pub(super) use wide;
+
+/// Calls its closure as `FnMut`: the way to `FnOnce` leads through a shim that is not inlined.
+pub(super) struct Loop<F>(pub(super) F);
+
+impl<R, F: FnMut() -> R> pulp::NullaryFnOnce for Loop<F> {
+    type Output = R;
+
+    #[inline(always)]
+    fn call(mut self) -> R {
+        (self.0)()
+    }
 }
 
 /// eˣ within 2 ulp over all of f32, subnormal results, infinities and NaN included.

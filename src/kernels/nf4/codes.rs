@@ -58,7 +58,7 @@ pub(super) fn quantise(values: &[f32], block: usize, codes: &mut [u8], absmax: &
     blocks2((absmax, step), (codes, step * block / 2), |i, absmax, codes| {
         let values = values[i * step * block..].chunks(block);
         for ((values, codes), absmax) in values.zip(codes.chunks_mut(block / 2)).zip(absmax) {
-            *absmax = wide(|| quantise_block(values, values.len() == block, codes));
+            *absmax = wide!(quantise_block(values, values.len() == block, codes));
         }
     });
 }
@@ -93,7 +93,7 @@ pub(super) fn dequantise(y: &mut [f32], codes: &[u8], start: usize, block: usize
         let len = (block - at % block).min(rest.len());
         let (part, more) = rest.split_at_mut(len);
         let factor = scale.of(at / block);
-        wide(|| dequantise_part(part, codes, at, factor));
+        wide!(dequantise_part(part, codes, at, factor));
         at += len;
         rest = more;
     }

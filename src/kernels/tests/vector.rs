@@ -33,14 +33,14 @@ fn vector_width_does_not_show() {
     let x: Vec<f32> = (0..1003).map(|i| (i as f32 * 0.37).sin() * 20.0).collect();
     let y: Vec<f32> = (0..1003).map(|i| (i as f32 * 0.11).cos()).collect();
     let one_by_one: Vec<u32> = x.iter().map(|x| exp(black_box(*x)).to_bits()).collect();
-    let together: Vec<u32> = wide(|| x.iter().map(|x| exp(*x).to_bits()).collect());
+    let together: Vec<u32> = wide!(x.iter().map(|x| exp(*x).to_bits()).collect());
     assert_eq!(one_by_one, together);
-    assert_eq!(wide(|| dot(&x, &y)).to_bits(), dot(&x, &y).to_bits());
-    assert_eq!(wide(|| dot3(&x, &y, &x)).to_bits(), dot3(&x, &y, &x).to_bits());
-    assert_eq!(wide(|| exp_sum(&x, 3.0)).to_bits(), exp_sum(&x, 3.0).to_bits());
-    assert_eq!(wide(|| sum_squares(&x)).to_bits(), sum_squares(&x).to_bits());
+    assert_eq!(wide!(dot(&x, &y)).to_bits(), dot(&x, &y).to_bits());
+    assert_eq!(wide!(dot3(&x, &y, &x)).to_bits(), dot3(&x, &y, &x).to_bits());
+    assert_eq!(wide!(exp_sum(&x, 3.0)).to_bits(), exp_sum(&x, 3.0).to_bits());
+    assert_eq!(wide!(sum_squares(&x)).to_bits(), sum_squares(&x).to_bits());
     let (mut a, mut b) = (x.clone(), x.clone());
-    assert_eq!(wide(|| exp_in_place(&mut a, 20.0)).to_bits(), exp_in_place(&mut b, 20.0).to_bits());
+    assert_eq!(wide!(exp_in_place(&mut a, 20.0)).to_bits(), exp_in_place(&mut b, 20.0).to_bits());
     assert_eq!(a, b);
 }
 
