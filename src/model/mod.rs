@@ -9,6 +9,7 @@ mod adapter;
 mod backward;
 mod batch;
 mod config;
+mod describe;
 mod forward;
 mod held;
 mod infer;

@@ -12,7 +12,7 @@ pub struct Fault {
     /// One sentence: what is wrong.
     pub message: String,
     /// Where in an input file, when it is known; lines and columns count from 1.
-    pub spot: Option<Spot>,
+    pub spot: Option<Box<Spot>>,
     /// Why, what was expected, what was found.
     pub notes: Vec<String>,
     /// What to type or do instead.
@@ -33,12 +33,12 @@ impl Fault {
     }
 
     pub fn at(mut self, path: &Path) -> Self {
-        self.spot = Some(Spot { path: path.to_owned(), line: None, column: None });
+        self.spot = Some(Box::new(Spot { path: path.to_owned(), line: None, column: None }));
         self
     }
 
     pub fn at_line(mut self, path: &Path, line: u64, column: Option<u64>) -> Self {
-        self.spot = Some(Spot { path: path.to_owned(), line: Some(line), column });
+        self.spot = Some(Box::new(Spot { path: path.to_owned(), line: Some(line), column }));
         self
     }
 
@@ -79,7 +79,7 @@ fn plain(error: &std::io::Error) -> String {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        if let Some(Spot { path, line: Some(line), column }) = &self.spot {
+        if let Some(Spot { path, line: Some(line), column }) = self.spot.as_deref() {
             write!(f, " ({}:{line}", path.display())?;
             if let Some(column) = column {
                 write!(f, ":{column}")?;

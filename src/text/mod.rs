@@ -2,8 +2,16 @@
 
 mod diagnostic;
 mod fault;
+mod json;
+mod nearest;
+mod render;
 mod source;
+#[cfg(test)]
+mod tests;
 
 pub use diagnostic::{Diagnostic, Label, Severity};
 pub use fault::{Fault, Result, Spot};
+pub use json::to_json;
+pub use nearest::nearest;
+pub use render::render;
 pub use source::{Source, SourceId, Sources, Span};

@@ -34,6 +34,33 @@ pub struct Source {
     /// The folder that path literals of this text are relative to.
     pub folder: PathBuf,
     pub text: Arc<str>,
+    /// Byte offset of every line's start, so that a place is found without reading the text again.
+    line_starts: Arc<[u32]>,
+}
+
+impl Source {
+    /// The line, from 0, that holds a byte, and the byte at which that line starts.
+    pub(super) fn line_of(&self, offset: usize) -> (usize, usize) {
+        let after = self.line_starts.partition_point(|start| *start as usize <= offset);
+        let line = after.saturating_sub(1);
+        (line, self.line_starts.get(line).map_or(0, |start| *start as usize))
+    }
+
+    /// The bytes of some lines, both counted from 0, with their line breaks.
+    pub(super) fn lines(&self, first: usize, last: usize) -> std::ops::Range<usize> {
+        let start = |line: usize| self.line_starts.get(line).map_or(self.text.len(), |start| *start as usize);
+        start(first)..start(last.saturating_add(1))
+    }
+
+    /// Line and column of a byte, both from 1, the column in characters.
+    pub(super) fn place(&self, offset: usize) -> (usize, usize) {
+        let mut offset = offset.min(self.text.len());
+        while !self.text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        let (line, start) = self.line_of(offset);
+        (line + 1, self.text.get(start..offset).map_or(0, |before| before.chars().count()) + 1)
+    }
 }
 
 /// Every text that a span may point into.
@@ -45,7 +72,10 @@ pub struct Sources {
 impl Sources {
     pub fn add(&mut self, name: impl Into<String>, folder: &Path, text: impl Into<Arc<str>>) -> SourceId {
         let id = SourceId(u32::try_from(self.list.len()).unwrap_or(u32::MAX));
-        self.list.push(Source { name: name.into(), folder: folder.to_owned(), text: text.into() });
+        let text = text.into();
+        let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| offset(at + 1))).collect();
+        self.list.push(Source { name: name.into(), folder: folder.to_owned(), text, line_starts });
         id
     }
 
@@ -60,13 +90,11 @@ impl Sources {
 
     /// Line and column of a span's start, both from 1, columns in characters.
     pub fn line_column(&self, span: Span) -> (usize, usize) {
-        let text = &self.get(span.source).text;
-        let mut start = (span.start as usize).min(text.len());
-        while !text.is_char_boundary(start) {
-            start -= 1;
-        }
-        let before = &text[..start];
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+        self.get(span.source).place(span.start as usize)
+    }
+
+    /// Line and column just behind a span's last character.
+    pub fn end_line_column(&self, span: Span) -> (usize, usize) {
+        self.get(span.source).place(span.end as usize)
     }
 }

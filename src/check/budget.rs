@@ -1,0 +1,132 @@
+//! `budget` lines.
+
+use std::path::Path;
+
+use super::Checker;
+use super::params::Given;
+use crate::catalog::{Atom, Catalog, Kind};
+use crate::plan::{Budget, Device, Val};
+use crate::syntax::{self, BudgetLine, Expr, ExprKind, Item, Part, Word};
+use crate::text::{Diagnostic, Sources, Span, nearest};
+
+/// A budget as `--budget` gives it: `rtx-4090 ram=32GiB`.
+pub fn budget(text: &str, sources: &mut Sources, catalog: &Catalog) -> Result<Budget, Vec<Diagnostic>> {
+    let id = sources.add("<command line>", Path::new(""), format!("budget {}\n", text.replace(['\n', '\r'], " ")));
+    let (file, mut diagnostics) = syntax::parse(sources, id);
+    let mut budgets = Vec::new();
+    if let [Item::Budget(_)] = &file.items[..] {
+        let mut checker = Checker::new(sources, catalog, &file, Given::default());
+        for item in &file.items {
+            checker.item(item);
+        }
+        diagnostics.extend(checker.diagnostics);
+        budgets = checker.budgets;
+    } else if diagnostics.is_empty() {
+        let span = Span::new(id, 0, sources.get(id).text.len());
+        diagnostics.push(Diagnostic::error("budget.empty", "this is no budget").label(span, "cannot be read"));
+    }
+    match budgets.pop() {
+        Some(budget) if diagnostics.is_empty() => Ok(budget),
+        _ => Err(diagnostics),
+    }
+}
+
+impl Checker<'_> {
+    pub fn budget_line(&mut self, line: &BudgetLine) {
+        let mut device: Option<Device> = None;
+        let mut limits: [Option<(u64, Span)>; 3] = [None; 3];
+        let mut failed = line.parts.is_empty();
+        if failed {
+            self.report(
+                Diagnostic::error("budget.empty", "a budget needs a device or a limit")
+                    .label(line.span, "says nothing")
+                    .help("write `budget rtx-4090`, `budget gpu=24GiB ram=32GiB`, or both"),
+            );
+        }
+        for (at, part) in line.parts.iter().enumerate() {
+            if self.statement_in(line.parts.get(at..).unwrap_or(&[]), line.span) {
+                failed = true;
+                break;
+            }
+            let fine = match part {
+                Part::Value(Expr { kind: ExprKind::Word(name), span }) if device.is_none() => {
+                    device = self.device(name, *span);
+                    device.is_some()
+                }
+                Part::Value(value) => {
+                    let words = match &value.kind {
+                        ExprKind::Word(_) => "a budget names one device; another device is another `budget` line",
+                        _ => "a budget is a device's name and `gpu=`, `ram=` and `disk=` sizes",
+                    };
+                    if value.kind != ExprKind::Wrong {
+                        self.report(Diagnostic::error("budget.part", words).label(value.span, "does not belong here"));
+                    }
+                    // What follows belongs to whatever this is.
+                    failed = true;
+                    break;
+                }
+                Part::Argument { name, value } => self.limit(name, value, &mut limits),
+            };
+            failed |= !fine;
+        }
+        if failed {
+            return;
+        }
+        let mut device = device.unwrap_or(Device { name: None, gpu: None, ram: None, disk: None, cuda: None });
+        let [gpu, ram, disk] = limits.map(|limit| limit.map(|(bytes, _)| bytes));
+        device.gpu = gpu.or(device.gpu);
+        device.ram = ram.or(device.ram);
+        device.disk = disk.or(device.disk);
+        self.budgets.push(Budget { device, span: line.span });
+    }
+
+    fn device(&mut self, name: &str, span: Span) -> Option<Device> {
+        if let Some(decl) = self.catalog.device(name) {
+            return Some(decl.device.clone());
+        }
+        let names = || self.catalog.devices.iter().map(|device| &*device.name);
+        let diagnostic = Diagnostic::error("name.unknown_device", format!("there is no device `{name}`"))
+            .label(span, "not in the catalogue");
+        let diagnostic = match nearest(name, names()) {
+            Some(near) => diagnostic.help(format!("write `{near}`, or give its sizes: `gpu=24GiB`")),
+            None => diagnostic
+                .note(format!("devices are {}", names().collect::<Vec<_>>().join(", ")))
+                .help("give its sizes instead: `budget gpu=24GiB ram=32GiB disk=60GiB`"),
+        };
+        self.report(diagnostic);
+        None
+    }
+
+    fn limit(&mut self, name: &Word, value: &Expr, limits: &mut [Option<(u64, Span)>; 3]) -> bool {
+        let at = match &*name.text {
+            "gpu" => 0,
+            "ram" => 1,
+            "disk" => 2,
+            other => {
+                let diagnostic = Diagnostic::error("name.unknown_argument", format!("a budget has no `{other}`"))
+                    .label(name.span, "unknown");
+                let near = nearest(other, ["gpu", "ram", "disk"]);
+                let known = "a budget limits `gpu=`, `ram=` and `disk=`".to_owned();
+                self.report(diagnostic.help(near.map_or(known, |near| format!("write `{near}=`"))));
+                return false;
+            }
+        };
+        if let Some((_, first)) = limits[at] {
+            self.twice(&name.text, name.span, first);
+            return false;
+        }
+        let kind = Kind(vec![Atom::Bytes]);
+        let Some(datum) = self.eval(value, Some(&kind)) else { return false };
+        match self.catalog.fit(&kind, &datum.val, &datum.folder) {
+            Ok(Val::Bytes(bytes)) => {
+                limits[at] = Some((bytes, name.span));
+                true
+            }
+            Ok(_) => false,
+            Err(misfit) => {
+                self.misfit(&name.text, &kind, &misfit, &datum.val, value);
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Which value a stage takes or borrows, and what becomes of it.
+
+use super::Checker;
+use super::names::{Named, What};
+use super::owned::Owned;
+use super::stage::Filled;
+use crate::catalog::{InputDecl, StageDecl};
+use crate::plan::{Type, ValueId};
+use crate::syntax::Word;
+use crate::text::{Diagnostic, Span, nearest};
+
+/// Candidates that are listed one by one.
+const LISTED: usize = 4;
+
+impl<'a> Checker<'a> {
+    /// Inputs by name and makes in order. A stage whose model has an error makes one that passes for anything, so that
+    /// one mistake is said once.
+    pub fn pass_values(
+        &mut self,
+        filled: &Filled<'a>,
+        alias: Option<&Word>,
+        step: usize,
+    ) -> (Vec<(String, ValueId)>, Vec<ValueId>) {
+        let decl = filled.decl;
+        let mut inputs: Vec<(String, ValueId)> = Vec::new();
+        let mut taken: Option<(ValueId, bool)> = None;
+        for (input, given) in decl.inputs.iter().zip(&filled.inputs) {
+            let found = match given {
+                Some((Some(word), _)) => self.named_input(decl, input, word),
+                Some((None, _)) => None,
+                None if input.optional => None,
+                None => self.unnamed_input(decl, input, filled.name_span),
+            };
+            let Some((id, fits)) = found else { continue };
+            if input.takes {
+                taken = Some((id, fits));
+            }
+            inputs.push((input.name.clone(), id));
+        }
+        for (name, id) in &inputs {
+            match decl.input(name) {
+                Some(input) if input.takes => self.owned.take(*id, step, filled.name_span),
+                _ => self.owned.borrow(*id, step),
+            }
+        }
+        let of = taken.filter(|(_, fits)| *fits).and_then(|(id, _)| self.owned.get(id).kind);
+        let old_name = taken.and_then(|(id, _)| self.owned.get(id).name.clone());
+        let name = self.name_for(decl, alias, old_name.as_deref());
+        let mut makes = Vec::new();
+        for pattern in &decl.makes {
+            // What is made of a value with an error is of no known type.
+            let wrong = pattern.is_model() && decl.inputs.iter().any(|input| input.takes) && of.is_none();
+            let kind = if wrong { None } else { pattern.made_of(of) };
+            let id = self.owned.make(Owned {
+                is_model: pattern.is_model(),
+                kind,
+                name: name.as_ref().map(|(name, _)| name.clone()),
+                made_by: step,
+                made_at: filled.name_span,
+                maker: decl.name.clone(),
+                of: taken.map(|(id, _)| id),
+                taken: None,
+                last_use: None,
+            });
+            if let Some((name, span)) = &name {
+                let named = Named { span: *span, used: false, what: What::Owned(id) };
+                self.names.insert(name.clone(), named);
+            }
+            makes.push(id);
+        }
+        (inputs, makes)
+    }
+
+    /// The name of what a stage makes: its alias, or the name of what it took.
+    fn name_for(&mut self, decl: &StageDecl, alias: Option<&Word>, old: Option<&str>) -> Option<(String, Span)> {
+        let inherited = || old.and_then(|old| self.names.get(old).map(|named| (old.to_owned(), named.span)));
+        let Some(alias) = alias else { return if decl.makes.is_empty() { None } else { inherited() } };
+        if decl.makes.is_empty() {
+            self.report(
+                Diagnostic::error("value.nothing", format!("`{}` makes nothing that could be named", decl.name))
+                    .label(alias.span, "names nothing")
+                    .help(format!("remove `as {}`", alias.text)),
+            );
+            return None;
+        }
+        // A stage may say again the name that it would keep anyway.
+        if old == Some(&*alias.text) {
+            return inherited();
+        }
+        self.free(alias).then(|| (alias.text.clone(), alias.span))
+    }
+
+    /// `model=name`: the value, and whether it is of the wanted type. None: reported.
+    fn named_input(&mut self, decl: &StageDecl, input: &InputDecl, word: &Word) -> Option<(ValueId, bool)> {
+        let key = &input.name;
+        let Some(named) = self.names.get_mut(&word.text) else {
+            self.no_such_value(input, word);
+            return None;
+        };
+        named.used = true;
+        let declared = named.span;
+        let id = match &named.what {
+            What::Owned(id) => *id,
+            What::Unknown => return None,
+            What::Known(_) => {
+                self.report(
+                    Diagnostic::error("value.name", format!("`{key}=` takes {}, not a setting", input.pattern.words()))
+                        .label(word.span, "is a setting")
+                        .label(declared, "declared here"),
+                );
+                return None;
+            }
+        };
+        let owned = self.owned.get(id);
+        if let Some((_, by)) = owned.taken {
+            let taker = self.sources.slice(by).to_owned();
+            let heir = self.owned.iter().find(|(_, other)| other.of == Some(id)).map(|(_, heir)| heir);
+            let mut diagnostic =
+                Diagnostic::error("value.taken", format!("`{}` is used after it was taken", word.text))
+                    .label(word.span, "is gone here")
+                    .label(by, format!("`{taker}` takes it"));
+            diagnostic = match heir.and_then(|heir| heir.name.as_deref()) {
+                Some(name) => diagnostic.help(format!("write `{key}={name}`, what `{taker}` made of it")),
+                None => diagnostic.help(format!("leave `{key}=` out to use what `{taker}` made of it")),
+            };
+            self.report(diagnostic);
+            return None;
+        }
+        match owned.kind {
+            Some(kind) if !input.pattern.accepts(kind) => {
+                self.wrong_type(decl, input, id, word.span);
+                Some((id, false))
+            }
+            _ => Some((id, true)),
+        }
+    }
+
+    fn no_such_value(&mut self, input: &InputDecl, word: &Word) {
+        if self.unread {
+            return;
+        }
+        let is_model = input.pattern.is_model();
+        let what = if is_model { "model" } else { "data" };
+        let named: Vec<&str> = self
+            .owned
+            .iter()
+            .filter(|(_, owned)| owned.is_model == is_model && owned.taken.is_none())
+            .filter_map(|(_, owned)| owned.name.as_deref())
+            .collect();
+        let mut diagnostic = Diagnostic::error("value.unknown", format!("there is no {what} named `{}`", word.text))
+            .label(word.span, "unknown");
+        if let Some(later) = self.below.get(&*word.text) {
+            diagnostic = diagnostic.label(*later, "named only here").help("move that stage above this one");
+        } else if let Some(near) = nearest(&word.text, named.iter().copied()) {
+            diagnostic = diagnostic.help(format!("write `{}={near}`", input.name));
+        } else if named.is_empty() {
+            let maker = if is_model { "load model" } else { "load data" };
+            diagnostic = diagnostic.help(format!("name one where it is made: `{maker} … as {}`", word.text));
+        } else {
+            diagnostic = diagnostic.note(format!("there is {}", named.join(", ")));
+        }
+        self.report(diagnostic);
+    }
+
+    /// The one unnamed value of an input's type. None: there is none or there are several, and that is reported.
+    fn unnamed_input(&mut self, decl: &StageDecl, input: &InputDecl, span: Span) -> Option<(ValueId, bool)> {
+        let is_model = input.pattern.is_model();
+        let all = self.owned.unnamed(is_model);
+        let accepts = |id: &&ValueId| self.owned.get(**id).kind.is_none_or(|kind| input.pattern.accepts(kind));
+        let mut fitting = all.iter().filter(accepts);
+        match (fitting.next().copied(), fitting.next()) {
+            (Some(only), None) => return Some((only, true)),
+            (Some(_), Some(_)) => {
+                let fitting: Vec<ValueId> = all.iter().filter(accepts).copied().collect();
+                self.ambiguous(decl, input, span, &fitting);
+                return None;
+            }
+            (None, _) => {}
+        }
+        match all {
+            _ if self.unread => None,
+            [] => {
+                self.none_alive(decl, input, span);
+                None
+            }
+            [only] => {
+                let only = *only;
+                self.wrong_type(decl, input, only, span);
+                Some((only, false))
+            }
+            [.., last] => {
+                let last = *last;
+                self.wrong_type(decl, input, last, span);
+                None
+            }
+        }
+    }
+
+    fn ambiguous(&mut self, decl: &StageDecl, input: &InputDecl, span: Span, fitting: &[ValueId]) {
+        let what = if input.pattern.is_model() { "models" } else { "data sets" };
+        let count = fitting.len();
+        let mut diagnostic = Diagnostic::error("value.ambiguous", format!("`{}` could use {count} {what}", decl.name))
+            .label(span, format!("which is its {}?", input.name));
+        let mut lines = Vec::new();
+        for id in fitting {
+            let owned = self.owned.get(*id);
+            let line = self.sources.line_column(owned.made_at).0;
+            lines.push(format!("line {line}"));
+            if lines.len() <= LISTED {
+                diagnostic = diagnostic.label(owned.made_at, format!("this one, of line {line}"));
+            }
+        }
+        if lines.len() > LISTED {
+            lines.truncate(LISTED);
+            diagnostic = diagnostic.note(format!("they are made on {} and further lines", lines.join(", ")));
+        }
+        let maker = fitting.first().map_or("", |id| &*self.owned.get(*id).maker);
+        let name = if input.pattern.is_model() { "base" } else { "rows" };
+        self.report(diagnostic.help(format!(
+            "name the one that is meant, `{maker} … as {name}`, and write `{} {}={name}`",
+            decl.name, input.name
+        )));
+    }
+
+    fn none_alive(&mut self, decl: &StageDecl, input: &InputDecl, span: Span) {
+        let is_model = input.pattern.is_model();
+        let what = input.pattern.words();
+        let mut diagnostic = Diagnostic::error("value.none", format!("`{}` has no {} to use", decl.name, input.name))
+            .label(span, format!("needs {what}"));
+        let named: Vec<(String, Span)> = self
+            .owned
+            .iter()
+            .filter(|(_, owned)| owned.is_model == is_model && owned.taken.is_none())
+            .filter_map(|(_, owned)| Some((owned.name.clone()?, owned.made_at)))
+            .take(LISTED)
+            .collect();
+        for (name, made) in &named {
+            diagnostic = diagnostic.label(*made, format!("`{name}` has a name, and goes by it"));
+        }
+        if let Some((name, _)) = named.first() {
+            diagnostic = diagnostic.help(format!("write `{}={name}`", input.name));
+        } else {
+            // The stages that make one out of nothing.
+            let maker =
+                self.catalog.stages.iter().find(|stage| {
+                    stage.inputs.is_empty() && stage.makes.iter().any(|made| made.is_model() == is_model)
+                });
+            if let Some(example) = maker.and_then(|stage| stage.examples.first()) {
+                let line = example.lines().next().unwrap_or("").trim();
+                diagnostic = diagnostic.help(format!("put one above, for example `{line}`"));
+            }
+        }
+        self.report(diagnostic);
+    }
+
+    /// A value is there, but not of the type that a stage wants: says both, and how to come to the wanted one.
+    fn wrong_type(&mut self, decl: &StageDecl, input: &InputDecl, id: ValueId, span: Span) {
+        let owned = self.owned.get(id);
+        let found = owned.kind.map_or_else(|| "another".to_owned(), |kind| kind.to_string());
+        let what = if owned.is_model { "the model" } else { "the data" };
+        let named = owned.name.as_ref().map_or_else(|| what.to_owned(), |name| format!("`{name}`"));
+        let mut diagnostic = Diagnostic::error(
+            "value.type",
+            format!("`{}` wants `{}`, and {named} is `{found}` here", decl.name, input.pattern),
+        )
+        .label(span, format!("wants {}", input.pattern.words()))
+        .label(owned.made_at, format!("`{}` makes it `{found}`", owned.maker));
+        let line = |span| self.sources.line_column(span).0;
+        if let Some((fitting, next)) = self.owned.earlier(id, input.pattern) {
+            let (before, next) = (self.owned.get(fitting), self.owned.get(next));
+            let kind = before.kind.map_or_else(String::new, |kind| format!(", where {what} is still `{kind}`"));
+            diagnostic = diagnostic.help(format!(
+                "move `{}` above `{}` on line {}{kind}",
+                decl.name,
+                next.maker,
+                line(next.made_at)
+            ));
+        } else if let Some(kind) = owned.kind {
+            let ways = self.ways(kind, input);
+            if !ways.is_empty() {
+                diagnostic = diagnostic.help(format!("put {} before it", ways.join(" or ")));
+            }
+        }
+        self.report(diagnostic);
+    }
+
+    /// Stages that take a model of type `kind` and make one that fits.
+    fn ways(&self, kind: Type, input: &InputDecl) -> Vec<String> {
+        let fits = |stage: &&StageDecl| {
+            let takes = stage.inputs.iter().any(|other| other.takes && other.pattern.accepts(kind));
+            takes
+                && stage
+                    .makes
+                    .iter()
+                    .any(|made| made.made_of(Some(kind)).is_some_and(|made| input.pattern.accepts(made)))
+        };
+        self.catalog.stages.iter().filter(fits).map(|stage| format!("`{}`", stage.name)).collect()
+    }
+
+    /// Models and data that nothing uses.
+    pub fn idle_values(&mut self) {
+        let mut found = Vec::new();
+        for (_, owned) in self.owned.iter().filter(|(_, owned)| owned.last_use.is_none()) {
+            let what = match (&owned.name, owned.is_model) {
+                (Some(name), _) => format!("`{name}`"),
+                (None, true) => "this model".to_owned(),
+                (None, false) => "these rows".to_owned(),
+            };
+            let verb = if owned.is_model || owned.name.is_some() { "is" } else { "are" };
+            let mut diagnostic = Diagnostic::warning("value.unused", format!("{what} {verb} never used"))
+                .label(owned.made_at, "made here");
+            // A stage that writes such a value out.
+            let saver = self.catalog.stages.iter().find(|stage| {
+                let writes = stage.args.iter().any(|arg| arg.kind.0.contains(&crate::catalog::Atom::Output));
+                let fits = |input: &InputDecl| owned.kind.is_some_and(|kind| input.pattern.accepts(kind));
+                writes && stage.inputs.iter().any(fits)
+            });
+            let example = saver.filter(|_| owned.of.is_some()).and_then(|stage| stage.examples.first());
+            diagnostic = match example {
+                Some(example) => diagnostic.help(format!("save it, for example `{}`", example.trim())),
+                None => diagnostic.help("use it in a stage below, or remove this line"),
+            };
+            found.push(diagnostic);
+        }
+        self.diagnostics.extend(found);
+    }
+}

@@ -1,0 +1,97 @@
+//! What is said when a value is not of the kind its place wants.
+
+use super::arithmetic::kind_words;
+use super::{Checker, params};
+use crate::catalog::{Kind, Misfit};
+use crate::plan::Val;
+use crate::syntax::{Expr, ExprKind};
+use crate::text::{Diagnostic, nearest};
+
+impl Checker<'_> {
+    /// `name` is the argument or param; the first label is the value, a second one where a used name is declared.
+    pub fn misfit(&mut self, name: &str, kind: &Kind, misfit: &Misfit, val: &Val, expr: &Expr) {
+        let written = self.sources.slice(expr.span).trim().to_owned();
+        let found = kind_words(val);
+        let declared = match &expr.kind {
+            ExprKind::Word(word) => self.names.get(word).map(|named| named.span),
+            _ => None,
+        };
+        let set = |help: &str| format!("write `{name}={help}`");
+        let mismatch = || {
+            Diagnostic::error("type.mismatch", format!("`{name}` is {}, not {found}", kind.words()))
+                .label(expr.span, format!("is {found}"))
+        };
+        let diagnostic = match misfit {
+            Misfit::Symbol(near) => self.no_symbol(name, kind, near.as_deref(), val, expr),
+            Misfit::Range(words) => {
+                Diagnostic::error("type.range", format!("`{name}` {words}")).label(expr.span, "out of range")
+            }
+            Misfit::Whole => Diagnostic::error("type.whole", format!("`{name}` is a whole number"))
+                .label(expr.span, "has a fraction"),
+            Misfit::Unit(unit) => {
+                let diagnostic = Diagnostic::error("type.unit", format!("`{name}` is {}", kind.words()));
+                match val {
+                    Val::Int(_) | Val::Float(_) if declared.is_none() => {
+                        diagnostic.label(expr.span, "has no unit").help(set(&format!("{written}{unit}")))
+                    }
+                    Val::Int(_) | Val::Float(_) => diagnostic.label(expr.span, "has no unit"),
+                    _ => diagnostic.label(expr.span, format!("is {found}")),
+                }
+            }
+            Misfit::NotList => mismatch().help(set(&format!("[{written}]"))),
+            Misfit::Path(why) => {
+                Diagnostic::error("path.wrong", format!("`{name}` is no usable path")).label(expr.span, *why)
+            }
+            Misfit::Kind => match val {
+                Val::Int(_) | Val::Float(_) | Val::Bool(_) if kind.takes_text() && declared.is_none() => {
+                    mismatch().help(set(&format!("\"{written}\"")))
+                }
+                Val::Str(text) if declared.is_none() && kind.has_symbol(text) => mismatch().help(set(text)),
+                Val::Str(text) if declared.is_none() && text.parse::<f64>().is_ok() => mismatch().help(set(text)),
+                _ => mismatch().help(format!("for example `{name}={}`", params::sample(kind))),
+            },
+        };
+        let diagnostic = match declared {
+            Some(span) => diagnostic.label(span, "its value is set here"),
+            None => diagnostic,
+        };
+        self.report(diagnostic);
+    }
+
+    /// A word that the place does not know.
+    fn no_symbol(&self, name: &str, kind: &Kind, near: Option<&str>, val: &Val, expr: &Expr) -> Diagnostic {
+        let word = match val {
+            Val::Symbol(word) => &**word,
+            _ => "",
+        };
+        let code = if kind.words().contains("a shape") { "name.unknown_shape" } else { "name.unknown_symbol" };
+        let of_user = nearest(word, self.names.keys().map(|name| &**name));
+        let diagnostic = match (kind.symbols().next(), code) {
+            (_, "name.unknown_shape") => {
+                Diagnostic::error(code, format!("there is no shape `{word}`")).label(expr.span, "not in the catalogue")
+            }
+            (Some(_), _) => Diagnostic::error(code, format!("`{word}` is nothing that `{name}` can be"))
+                .label(expr.span, "unknown")
+                .note(format!("`{name}` is {}", kind.words())),
+            (None, _) if kind.takes_text() => {
+                Diagnostic::error("name.unknown", format!("`{word}` is unknown; `{name}` is {}", kind.words()))
+                    .label(expr.span, "texts and paths stand in quotes")
+            }
+            (None, _) => {
+                Diagnostic::error("name.unknown", format!("`{word}` is unknown; `{name}` is {}", kind.words()))
+                    .label(expr.span, "no param or let of this name")
+            }
+        };
+        let first = near.map(str::to_owned).or(of_user.map(str::to_owned));
+        match first {
+            Some(near) => diagnostic.help(format!("write `{near}`")),
+            None if kind.takes_text() => diagnostic.help(format!("write `\"{word}\"`")),
+            None if code == "name.unknown_shape" => {
+                let shapes: Vec<&str> = self.catalog.shapes.iter().map(|shape| &*shape.name).collect();
+                diagnostic.note(format!("shapes are {}", shapes.join(", ")))
+            }
+            None if kind.symbols().next().is_none() => diagnostic.help(format!("declare it above: `let {word} = …`")),
+            None => diagnostic,
+        }
+    }
+}

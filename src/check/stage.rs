@@ -1,0 +1,353 @@
+//! One stage: its name, its arguments, its place in the plan.
+
+use super::names::{Named, What};
+use super::{Checker, params};
+use crate::catalog::StageDecl;
+use crate::plan::{Arg, Args, Step, Val};
+use crate::syntax::{Expr, ExprKind, Part, StageLine, Word};
+use crate::text::{Diagnostic, Span};
+
+/// What a stage was given, in the order of its signature.
+pub(super) struct Filled<'a> {
+    pub decl: &'a StageDecl,
+    /// The stage's words.
+    pub name_span: Span,
+    /// No value: it was given, and that had an error.
+    pub args: Vec<Option<(Option<Val>, Span)>>,
+    /// The name of a value for each input that was given one, and where; no name: that had an error.
+    pub inputs: Vec<Option<(Option<Word>, Span)>>,
+}
+
+impl<'a> Checker<'a> {
+    pub fn stage(&mut self, line: &'a StageLine) {
+        let mut words: Vec<(&str, Span)> = Vec::new();
+        for part in &line.parts {
+            match part {
+                Part::Value(Expr { kind: ExprKind::Word(word), span }) => words.push((word, *span)),
+                _ => break,
+            }
+        }
+        let Some((count, decl)) = self.find_stage(&words) else {
+            self.unread = true;
+            if let Some(alias) = &line.alias {
+                self.names.insert(alias.text.clone(), Named::unknown(alias.span));
+            }
+            return;
+        };
+        let name_span = match (words.first(), words.get(count - 1)) {
+            (Some((_, first)), Some((_, last))) => first.to(*last),
+            _ => line.span,
+        };
+        let mut filled =
+            Filled { decl, name_span, args: vec![None; decl.args.len()], inputs: vec![None; decl.inputs.len()] };
+        let before = self.diagnostics.len();
+        for (at, part) in line.parts.iter().enumerate().skip(count) {
+            if self.statement_in(line.parts.get(at..).unwrap_or(&[]), filled.name_span) {
+                break;
+            }
+            if let Some((words, other)) = self.stage_in(&filled, line.parts.get(at..).unwrap_or(&[])) {
+                self.run_on(&filled, other, words);
+                break;
+            }
+            match part {
+                Part::Argument { name, value } => self.argument(&mut filled, name, value),
+                Part::Value(Expr { kind: ExprKind::Word(word), span }) => self.bare_word(&mut filled, word, *span),
+                Part::Value(value) => self.positional(&mut filled, value),
+            }
+        }
+        self.gather(before, decl);
+        self.missing(&filled, line.span);
+        let step = self.steps.len();
+        let (inputs, makes) = self.pass_values(&filled, line.alias.as_ref(), step);
+        let args = decl.args.iter().zip(filled.args).map(|(arg, given)| match given {
+            Some((val, span)) => Arg { name: arg.name.clone(), val: val.unwrap_or(Val::None), span: Some(span) },
+            None => Arg { name: arg.name.clone(), val: arg.default.clone().unwrap_or(Val::None), span: None },
+        });
+        self.steps.push(Step {
+            stage: decl.name.clone(),
+            span: line.span,
+            name_span,
+            line: self.sources.line_column(line.span).0,
+            args: Args(args.collect()),
+            inputs,
+            makes,
+        });
+    }
+
+    /// Many words that one stage does not know are one mistake as a rule, a lost line break or a wrong stage: from the
+    /// second on they are said together.
+    fn gather(&mut self, before: usize, decl: &StageDecl) {
+        let strange = |diagnostic: &Diagnostic| {
+            matches!(diagnostic.code, "name.unknown_argument" | "name.unknown" | "arg.extra" | "arg.no_value")
+        };
+        let new = self.diagnostics.split_off(before);
+        if new.iter().filter(|diagnostic| strange(diagnostic)).count() <= 2 {
+            self.diagnostics.extend(new);
+            return;
+        }
+        let mut rest = Vec::new();
+        let mut seen = false;
+        for diagnostic in new {
+            if strange(&diagnostic) && std::mem::replace(&mut seen, true) {
+                rest.push(diagnostic);
+            } else {
+                self.diagnostics.push(diagnostic);
+            }
+        }
+        let message = format!("`{}` does not know {} more of these", decl.name, rest.len());
+        let mut together = Diagnostic::error("name.unknown_argument", message)
+            .help("is this the stage that is meant, and is no line break missing?");
+        for diagnostic in rest {
+            if let Some(label) = diagnostic.labels.first() {
+                together = together.label(label.span, diagnostic.help.unwrap_or_else(|| label.text.clone()));
+            }
+        }
+        self.report(together);
+        // What the swallowed stage would have made is not known.
+        self.unread = true;
+    }
+
+    /// Another stage's name in the middle of a stage: its line break was lost.
+    fn stage_in(&self, filled: &Filled<'a>, parts: &[Part]) -> Option<(Span, &'a StageDecl)> {
+        let mut words: Vec<(&str, Span)> = Vec::new();
+        for part in parts.iter().take(2) {
+            match part {
+                Part::Value(Expr { kind: ExprKind::Word(word), span }) => words.push((word, *span)),
+                _ => break,
+            }
+        }
+        let (first, span) = words.first()?;
+        let texts: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let (count, decl) = self.catalog.stage_at(&texts)?;
+        let symbol = next_positional(filled).is_some_and(|at| filled.decl.args[at].kind.has_symbol(first));
+        let known = symbol || filled.decl.arg(first).is_some() || self.names.contains_key(*first);
+        (!known).then(|| (span.to(words.get(count - 1).map_or(*span, |(_, last)| *last)), decl))
+    }
+
+    /// The same for `param`, `let` and `budget`, in a stage or in a budget. Says so once.
+    pub fn statement_in(&mut self, parts: &[Part], unended: Span) -> bool {
+        let Some(Part::Value(Expr { kind: ExprKind::Word(word), span })) = parts.first() else { return false };
+        if !matches!(&**word, "param" | "let" | "budget" | "tunepipe") || self.names.contains_key(word) {
+            return false;
+        }
+        self.report(
+            Diagnostic::error("syntax.statement", format!("`{word}` begins in the middle of another statement"))
+                .label(*span, "is a statement of its own")
+                .label(unended, "this one is not ended")
+                .help("put it on a line of its own, at the left edge"),
+        );
+        let name = match parts.get(1) {
+            Some(Part::Value(Expr { kind: ExprKind::Word(name), span })) => Some((name, *span)),
+            Some(Part::Argument { name, .. }) => Some((&name.text, name.span)),
+            _ => None,
+        };
+        if let Some((name, span)) = name {
+            self.names.insert(name.clone(), Named::unknown(span));
+        }
+        self.unread = true;
+        true
+    }
+
+    /// Says so once; what the other stage was given is not looked at.
+    fn run_on(&mut self, filled: &Filled<'a>, other: &StageDecl, words: Span) {
+        self.report(
+            Diagnostic::error("syntax.statement", format!("`{}` begins in the middle of a stage", other.name))
+                .label(words, "is a stage of its own")
+                .label(filled.name_span, "this one is not ended")
+                .help("put it on a line of its own, at the left edge"),
+        );
+        self.owned.guess(other, words);
+        self.unread = true;
+    }
+
+    /// `name=value`
+    fn argument(&mut self, filled: &mut Filled<'a>, name: &Word, value: &Expr) {
+        let decl = filled.decl;
+        if let Some(at) = decl.args.iter().position(|arg| arg.name == name.text) {
+            let val = self.held_to(filled, at, value);
+            self.put(filled, at, val, name.span.to(value.span));
+        } else if let Some(at) = decl.inputs.iter().position(|input| input.name == name.text) {
+            if let Some((_, first)) = &filled.inputs[at] {
+                return self.twice(&name.text, name.span, *first);
+            }
+            let word = match &value.kind {
+                ExprKind::Word(word) => Some(Word { text: word.clone(), span: value.span }),
+                ExprKind::Wrong => None,
+                _ => {
+                    let what = if decl.inputs[at].pattern.is_model() { "a model" } else { "data" };
+                    let maker = if decl.inputs[at].pattern.is_model() { "load model" } else { "load data" };
+                    self.report(
+                        Diagnostic::error("value.name", format!("`{}=` takes the name of {what}", name.text))
+                            .label(value.span, "is no name")
+                            .help(format!(
+                                "name it where it is made, `{maker} … as rows`, and write `{}=rows`",
+                                name.text
+                            )),
+                    );
+                    None
+                }
+            };
+            filled.inputs[at] = Some((word, name.span));
+        } else if let Some(flag) = self.denied_flag(decl, &name.text) {
+            let flag = &decl.args[flag].name;
+            self.report(
+                Diagnostic::error("arg.flag", format!("`{}` stands alone", name.text))
+                    .label(name.span.to(value.span), "has a value")
+                    .help(format!("write `no_{flag}`, or `{flag}=false`")),
+            );
+        } else {
+            self.unknown_argument(decl, name, filled.name_span);
+        }
+    }
+
+    /// The flag that `no_x` denies.
+    fn denied_flag(&self, decl: &StageDecl, word: &str) -> Option<usize> {
+        let flag = word.strip_prefix("no_")?;
+        decl.args.iter().position(|arg| arg.name == flag && arg.kind.is_flag())
+    }
+
+    /// A word by itself: a flag, a symbol for the next positional, a name of the user.
+    fn bare_word(&mut self, filled: &mut Filled<'a>, word: &str, span: Span) {
+        let decl = filled.decl;
+        let flag = decl.args.iter().position(|arg| arg.name == word && arg.kind.is_flag());
+        if let Some(at) = flag {
+            return self.put(filled, at, Some(Val::Bool(true)), span);
+        }
+        if let Some(at) = self.denied_flag(decl, word) {
+            return self.put(filled, at, Some(Val::Bool(false)), span);
+        }
+        let expr = Expr { kind: ExprKind::Word(word.to_owned()), span };
+        if let Some(at) = next_positional(filled)
+            && decl.args[at].kind.has_symbol(word)
+        {
+            return self.put(filled, at, Some(Val::Symbol(word.to_owned())), span);
+        }
+        match self.names.get_mut(word).map(|named| (named.what.clone(), named.span)) {
+            Some((What::Owned(id), declared)) => {
+                let is_model = self.owned.get(id).is_model;
+                let input = decl.inputs.iter().find(|input| input.pattern.is_model() == is_model);
+                let diagnostic =
+                    Diagnostic::error("value.key", format!("`{word}` is a named value and goes by its key"))
+                        .label(span, "stands alone")
+                        .label(declared, "named here");
+                self.report(match input {
+                    Some(input) => diagnostic.help(format!("write `{}={word}`", input.name)),
+                    None => diagnostic.note(format!("`{}` takes no such value", decl.name)),
+                });
+                if let Some(named) = self.names.get_mut(word) {
+                    named.used = true;
+                }
+            }
+            Some(_) => self.positional(filled, &expr),
+            None if matches!(word, "true" | "false" | "none") => self.positional(filled, &expr),
+            None => self.unknown_word(filled, word, span),
+        }
+    }
+
+    fn positional(&mut self, filled: &mut Filled<'a>, value: &Expr) {
+        let decl = filled.decl;
+        if let Some(at) = next_positional(filled) {
+            let val = self.held_to(filled, at, value);
+            return self.put(filled, at, val, value.span);
+        }
+        // What is wrong in itself is said already.
+        if value.kind == ExprKind::Wrong {
+            self.unread = true;
+            return;
+        }
+        let written = self.sources.slice(value.span).trim().to_owned();
+        let count = decl.args.iter().filter(|arg| arg.positional).count();
+        let message = match count {
+            0 => format!("`{}` takes no value without a name", decl.name),
+            1 => format!("`{}` takes one value without a name", decl.name),
+            _ => format!("`{}` takes {count} values without a name", decl.name),
+        };
+        let mut diagnostic = Diagnostic::error("arg.extra", message).label(value.span, "one too many");
+        let last = decl.args.iter().zip(&filled.args).rfind(|(arg, _)| arg.positional);
+        if let Some((arg, Some((_, first)))) = last {
+            diagnostic = diagnostic.label(*first, format!("is the {}", arg.name));
+            if arg.kind.0.iter().any(|atom| matches!(atom, crate::catalog::Atom::List(_))) {
+                let first = self.sources.slice(*first);
+                diagnostic = diagnostic.help(format!("several stand in a list: `[{first} {written}]`"));
+            }
+        }
+        let val = self.eval(value, None);
+        if diagnostic.help.is_none() {
+            let fits = val.and_then(|datum| {
+                let mut fits = decl.args.iter().zip(&filled.args).filter(|(arg, given)| {
+                    given.is_none() && self.catalog.fit(&arg.kind, &datum.val, &datum.folder).is_ok()
+                });
+                fits.next().map(|(arg, _)| arg.name.clone())
+            });
+            diagnostic = match fits {
+                Some(name) => diagnostic.help(format!("give it its name, as in `{name}={written}`")),
+                None => diagnostic,
+            };
+        }
+        self.report(diagnostic);
+    }
+
+    /// The value, held to an argument's kind.
+    fn held_to(&mut self, filled: &Filled<'a>, at: usize, value: &Expr) -> Option<Val> {
+        let arg = &filled.decl.args[at];
+        let datum = self.eval(value, Some(&arg.kind))?;
+        if datum.val == Val::None && arg.default == Some(Val::None) {
+            return Some(Val::None);
+        }
+        match self.catalog.fit(&arg.kind, &datum.val, &datum.folder) {
+            Ok(val) => Some(val),
+            Err(misfit) => {
+                self.misfit(&arg.name, &arg.kind, &misfit, &datum.val, value);
+                None
+            }
+        }
+    }
+
+    fn put(&mut self, filled: &mut Filled<'a>, at: usize, val: Option<Val>, span: Span) {
+        match &filled.args[at] {
+            Some((_, first)) => {
+                let name = filled.decl.args[at].name.clone();
+                self.twice(&name, span, *first);
+            }
+            None => filled.args[at] = Some((val, span)),
+        }
+    }
+
+    pub fn twice(&mut self, name: &str, span: Span, first: Span) {
+        self.report(
+            Diagnostic::error("arg.twice", format!("`{name}` is given twice"))
+                .label(span, "the second time")
+                .label(first, "the first time")
+                .help("remove one of them"),
+        );
+    }
+
+    /// Arguments without a default that were not given.
+    fn missing(&mut self, filled: &Filled<'a>, statement: Span) {
+        let decl = filled.decl;
+        // A short statement is shown as it would be; of a long one, its beginning.
+        let whole = self.sources.slice(statement);
+        let short = !whole.contains('\n') && whole.chars().count() <= 60;
+        let start = if short { whole.to_owned() } else { decl.name.clone() };
+        for (arg, given) in decl.args.iter().zip(&filled.args) {
+            if given.is_some() || arg.default.is_some() {
+                continue;
+            }
+            let sample = params::sample(&arg.kind);
+            let write = if arg.positional { sample.to_owned() } else { format!("{}={sample}", arg.name) };
+            let mut diagnostic =
+                Diagnostic::error("arg.missing", format!("`{}` needs `{}`: {}", decl.name, arg.name, arg.doc))
+                    .label(filled.name_span, "is not told")
+                    .help(format!("for example `{start} {write}`"));
+            if arg.kind.symbols().next().is_some() {
+                diagnostic = diagnostic.note(format!("`{}` is {}", arg.name, arg.kind.words()));
+            }
+            self.report(diagnostic);
+        }
+    }
+}
+
+/// The first positional argument that has no value yet.
+pub(super) fn next_positional(filled: &Filled<'_>) -> Option<usize> {
+    filled.decl.args.iter().zip(&filled.args).position(|(arg, given)| arg.positional && given.is_none())
+}

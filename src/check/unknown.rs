@@ -1,0 +1,140 @@
+//! Stages, arguments and words that do not exist, each with the name that was probably meant.
+
+use super::Checker;
+use super::stage::{Filled, next_positional};
+use crate::catalog::StageDecl;
+use crate::syntax::Word;
+use crate::text::{Diagnostic, Span, nearest};
+
+const STATEMENTS: [&str; 4] = ["budget", "param", "let", "tunepipe"];
+
+impl<'a> Checker<'a> {
+    /// The stage that some leading words name. An unknown one is reported; where it is clear which was meant, the
+    /// check goes on with that one, so that its other mistakes are said too.
+    pub fn find_stage(&mut self, words: &[(&str, Span)]) -> Option<(usize, &'a StageDecl)> {
+        let catalog = self.catalog;
+        let texts: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        if let Some(found) = catalog.stage_at(&texts) {
+            return Some(found);
+        }
+        let (first, first_span) = words.first()?;
+        // A slip in a name of as many words, each of them near.
+        for count in (1..=texts.len().min(2)).rev() {
+            let texts = texts.get(..count)?;
+            let joined = texts.join(" ");
+            let near = |name: &&str| {
+                let words: Vec<&str> = name.split(' ').collect();
+                words.len() == count && words.iter().zip(texts).all(|(word, text)| nearest(text, [*word]).is_some())
+            };
+            let names = catalog.stages.iter().map(|stage| &*stage.name).filter(near);
+            let statements = STATEMENTS.iter().copied().filter(|_| count == 1);
+            if let Some(near) = nearest(&joined, names.chain(statements)) {
+                let span = first_span.to(words.get(count - 1)?.1);
+                self.report(
+                    Diagnostic::error("name.unknown_stage", format!("there is no stage `{joined}`"))
+                        .label(span, "unknown")
+                        .help(format!("write `{near}`")),
+                );
+                return catalog.stage(near).map(|decl| (count, decl));
+            }
+        }
+        let family: Vec<&str> = catalog
+            .stages
+            .iter()
+            .filter(|stage| stage.name.split(' ').any(|word| word == *first))
+            .map(|stage| &*stage.name)
+            .collect();
+        let diagnostic = if family.is_empty() {
+            let near = nearest(first, catalog.stages.iter().filter_map(|stage| stage.name.split(' ').next()));
+            let all: Vec<&str> = catalog.stages.iter().map(|stage| &*stage.name).collect();
+            let diagnostic = Diagnostic::error("name.unknown_stage", format!("there is no stage `{first}`"))
+                .label(*first_span, "unknown")
+                .note(format!("stages are {}", all.join(", ")));
+            match near {
+                Some(near) => diagnostic.help(format!("write `{near}`")),
+                None => diagnostic,
+            }
+        } else {
+            let listed: Vec<String> = family.iter().map(|name| format!("`{name}`")).collect();
+            let span = words.get(1).map_or(*first_span, |(_, second)| first_span.to(*second));
+            let shown = texts.get(..2).map_or((*first).to_owned(), |two| two.join(" "));
+            Diagnostic::error("name.unknown_stage", format!("there is no stage `{shown}`"))
+                .label(span, "unknown")
+                .help(format!("write {}", listed.join(" or ")))
+        };
+        self.report(diagnostic);
+        None
+    }
+
+    pub fn unknown_argument(&mut self, decl: &StageDecl, name: &Word, stage: Span) {
+        let names = || decl.args.iter().map(|arg| &*arg.name).chain(decl.inputs.iter().map(|input| &*input.name));
+        let diagnostic =
+            Diagnostic::error("name.unknown_argument", format!("`{}` has no argument `{}`", decl.name, name.text))
+                .label(name.span, "unknown");
+        let elsewhere: Vec<String> = self
+            .catalog
+            .stages
+            .iter()
+            .filter(|other| other.arg(&name.text).is_some())
+            .map(|other| format!("`{}`", other.name))
+            .collect();
+        let diagnostic = match nearest(&name.text, names()) {
+            Some(near) if elsewhere.is_empty() => diagnostic.help(format!("write `{near}`")),
+            _ if !elsewhere.is_empty() => diagnostic.label(stage, "this stage").note(format!(
+                "`{}` is an argument of {}",
+                name.text,
+                elsewhere.join(", ")
+            )),
+            _ => diagnostic.note(format!("its arguments are {}", names().collect::<Vec<_>>().join(", "))),
+        };
+        self.report(diagnostic);
+    }
+
+    /// A word by itself that is neither flag nor symbol nor a name.
+    pub fn unknown_word(&mut self, filled: &Filled<'a>, word: &str, span: Span) {
+        let decl = filled.decl;
+        let error = |code, message| Diagnostic::error(code, message).label(span, "stands alone");
+        if let Some(arg) = decl.arg(word) {
+            let sample = super::params::sample(&arg.kind);
+            return self.report(
+                error("arg.no_value", format!("`{word}` needs a value: it is {}", arg.kind.words()))
+                    .help(format!("write `{word}={sample}`")),
+            );
+        }
+        if decl.input(word).is_some() {
+            return self.report(
+                error("arg.no_value", format!("`{word}` needs the name of a value"))
+                    .help(format!("write `{word}=name`, with a name given by `as`")),
+            );
+        }
+        if let Some(declared) = self.below.get(word).copied() {
+            return self.report(
+                Diagnostic::error("name.later", format!("`{word}` is declared further down"))
+                    .label(span, "used before it is declared")
+                    .label(declared, "declared here")
+                    .help("move the declaration above this line"),
+            );
+        }
+        let next = next_positional(filled).map(|at| &decl.args[at]);
+        let denied: Vec<String> =
+            decl.args.iter().filter(|arg| arg.kind.is_flag()).map(|arg| format!("no_{}", arg.name)).collect();
+        let mut names: Vec<&str> = decl.args.iter().map(|arg| &*arg.name).collect();
+        names.extend(next.iter().flat_map(|arg| arg.kind.symbols()));
+        names.extend(self.names.keys().map(|name| &**name));
+        names.extend(denied.iter().map(|name| &**name));
+        let near = nearest(word, names);
+        let diagnostic =
+            Diagnostic::error("name.unknown", format!("`{word}` is unknown in `{}`", decl.name)).label(span, "unknown");
+        let takes_path = next.is_some_and(|arg| arg.kind.takes_path());
+        let diagnostic = match near {
+            Some(near) => diagnostic.help(match decl.arg(near) {
+                Some(arg) if !arg.kind.is_flag() => format!("write `{near}={}`", super::params::sample(&arg.kind)),
+                _ => format!("write `{near}`"),
+            }),
+            None if takes_path => diagnostic.help(format!("a path stands in quotes: write `\"{word}\"`")),
+            None => diagnostic
+                .note("a word by itself is a flag of the stage, a symbol for its next value, or a `param` or `let`"),
+        };
+        self.report(diagnostic);
+    }
+}

@@ -1,0 +1,195 @@
+//! The chain up to a schedule, as every verb needs it: text → syntax → check → plan → lower.
+
+use std::io::{IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{Exit, Pipeline};
+use crate::catalog::Catalog;
+use crate::memory::{Profile, Schedule};
+use crate::plan::Plan;
+use crate::stages::{Body, Facts, Target, lower};
+use crate::text::{self, Diagnostic, Fault, Sources};
+use crate::tools::{TargetPlan, overrun};
+
+/// A pipeline as far as it could be taken.
+pub struct Prepared {
+    pub sources: Sources,
+    pub plan: Option<Plan>,
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// One target's schedule.
+pub struct Lowered {
+    pub schedule: Schedule<Box<dyn Body>>,
+    pub view: TargetPlan,
+    pub inputs: Vec<PathBuf>,
+    pub not_runnable: Vec<Diagnostic>,
+}
+
+impl Prepared {
+    /// Reads, parses and checks the pipeline; what cannot even be read is wrong usage.
+    pub fn read(pipeline: &Pipeline) -> Result<Self, Exit> {
+        let (name, folder, text) = match source_text(&pipeline.file) {
+            Ok(found) => found,
+            Err(fault) => {
+                complain(&fault);
+                return Err(Exit::Usage);
+            }
+        };
+        let mut params = Vec::new();
+        for param in &pipeline.params {
+            let Some((name, value)) = param.split_once('=') else {
+                complain(
+                    &Fault::new("usage.param", format!("`{param}` is not a `name=value`"))
+                        .help("values for the pipeline's params follow the file: `tunepipe run finetune.tp epochs=3`"),
+                );
+                return Err(Exit::Usage);
+            };
+            params.push((name.to_owned(), value.to_owned()));
+        }
+        let mut sources = Sources::default();
+        let id = sources.add(name, &folder, text);
+        let (file, mut diagnostics) = crate::syntax::parse(&sources, id);
+        let (plan, found) = crate::check::check(&file, &mut sources, Catalog::standard(), &params);
+        diagnostics.extend(found);
+        let plan = plan.filter(|_| !diagnostics.iter().any(Diagnostic::is_error));
+        Ok(Prepared { sources, plan, diagnostics })
+    }
+
+    /// Lowers for one target; none when a stage was refused, with the reasons added to the diagnostics.
+    pub fn lower(&mut self, target: &Target, facts: &Facts) -> Option<Lowered> {
+        let plan = self.plan.as_ref()?;
+        let lowering = lower(plan, target, facts);
+        for diagnostic in lowering.diagnostics {
+            // Several targets find the same faults.
+            if !self.diagnostics.contains(&diagnostic) {
+                self.diagnostics.push(diagnostic);
+            }
+        }
+        let schedule = lowering.schedule.filter(|_| !self.failed())?;
+        let profile = match Profile::of(&schedule) {
+            Ok(profile) => profile,
+            Err(fault) => {
+                self.diagnostics.push(Diagnostic::error(fault.code, fault.message));
+                return None;
+            }
+        };
+        let view = TargetPlan {
+            label: target.label.clone(),
+            limits: target.limits,
+            profile,
+            remarks: lowering.remarks,
+        };
+        Some(Lowered { schedule, view, inputs: lowering.inputs, not_runnable: lowering.not_runnable })
+    }
+
+    /// Lowers for every budget, or for this machine where there is none, and judges each.
+    pub fn targets(&mut self, facts: &Facts) -> Vec<TargetPlan> {
+        let Some(plan) = &self.plan else { return Vec::new() };
+        let targets: Vec<Target> = if plan.budgets.is_empty() {
+            vec![Target::this_machine()]
+        } else {
+            plan.budgets.iter().map(Target::of_budget).collect()
+        };
+        let mut views = Vec::new();
+        for target in &targets {
+            if let Some(lowered) = self.lower(target, facts) {
+                views.push(lowered.view);
+            }
+        }
+        if let Some(plan) = &self.plan {
+            for view in &views {
+                self.diagnostics.extend(overrun(plan, view));
+            }
+        }
+        views
+    }
+
+    /// Whether an error other than an overrun was found.
+    pub fn failed(&self) -> bool {
+        self.diagnostics.iter().any(|d| d.is_error() && d.code != "budget.over")
+    }
+
+    pub fn over_budget(&self) -> bool {
+        self.diagnostics.iter().any(|d| d.code == "budget.over")
+    }
+
+    pub fn exit(&self) -> Exit {
+        if self.failed() {
+            Exit::Wrong
+        } else if self.over_budget() {
+            Exit::OverBudget
+        } else {
+            Exit::Done
+        }
+    }
+
+    /// Diagnostics on stderr.
+    pub fn report(&self) {
+        show(&self.sources, &self.diagnostics);
+    }
+
+    pub fn diagnostics_json(&self) -> Value {
+        text::to_json(&self.sources, &self.diagnostics)
+    }
+}
+
+fn source_text(file: &Path) -> Result<(String, PathBuf, String), Fault> {
+    if file == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).map_err(|e| Fault::io("read", Path::new("<stdin>"), &e))?;
+        return Ok(("<stdin>".into(), PathBuf::new(), utf8(bytes, Path::new("<stdin>"))?));
+    }
+    let bytes = std::fs::read(file).map_err(|e| {
+        let fault = Fault::io("read", file, &e);
+        if file.extension().is_none() && file.with_extension("tp").is_file() {
+            fault.help(format!("did you mean `{}`?", file.with_extension("tp").display()))
+        } else {
+            fault
+        }
+    })?;
+    let folder = file.parent().map(Path::to_owned).unwrap_or_default();
+    Ok((file.display().to_string(), folder, utf8(bytes, file)?))
+}
+
+fn utf8(bytes: Vec<u8>, file: &Path) -> Result<String, Fault> {
+    String::from_utf8(bytes).map_err(|e| {
+        let good = e.utf8_error().valid_up_to();
+        let line = e.as_bytes()[..good].iter().filter(|b| **b == b'\n').count() + 1;
+        Fault::new("text.encoding", format!("`{}` is not UTF-8 in line {line}", file.display()))
+            .help("save the pipeline as UTF-8")
+    })
+}
+
+/// Diagnostics on stderr, in colour on a terminal.
+pub fn show(sources: &Sources, diagnostics: &[Diagnostic]) {
+    if diagnostics.is_empty() {
+        return;
+    }
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    let _ = write!(std::io::stderr(), "{}", text::render(sources, diagnostics, colour));
+}
+
+/// A fault that no pipeline is to blame for.
+pub fn complain(fault: &Fault) {
+    eprintln!("error: {fault}");
+    for note in &fault.notes {
+        eprintln!("  note: {note}");
+    }
+    if let Some(help) = &fault.help {
+        eprintln!("  help: {help}");
+    }
+}
+
+/// An answer on stdout; a reader that went away (`| head`) is no failure.
+pub fn answer(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+pub fn answer_json(value: &Value) {
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_else(|e| json!({"error": e.to_string()}).to_string());
+    text.push('\n');
+    answer(&text);
+}

@@ -1,0 +1,133 @@
+//! `tunepipe run`: does what the pipeline says.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::machine;
+use super::prepare::{Prepared, answer, answer_json, complain, show};
+use super::{DeviceChoice, Exit, Pipeline};
+use crate::memory::{Place, admit};
+use crate::run::{Console, Journal, Voice, execute, manifest};
+use crate::stages::{Facts, Target};
+use crate::text::Fault;
+use crate::tools::{Measured, memory_table, overrun, plan_table};
+
+pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) -> Exit {
+    if device == DeviceChoice::Cuda {
+        complain(
+            &Fault::new("device.no_cuda", "this build has no CUDA backend")
+                .help("leave `--device` out, or say `--device cpu`: the same pipeline runs on the processor"),
+        );
+        return Exit::Usage;
+    }
+    let mut prepared = match Prepared::read(pipeline) {
+        Ok(prepared) => prepared,
+        Err(exit) => return exit,
+    };
+    let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
+    let facts = Facts::new(Box::new(Console::new(None, voice)));
+
+    // The declared budgets first: a pipeline that breaks its own promise is not run anywhere.
+    if prepared.plan.as_ref().is_some_and(|plan| !plan.budgets.is_empty()) {
+        prepared.targets(&facts);
+    }
+    let mut here = Target::this_machine();
+    here.limits = machine::free(Path::new("."));
+    let lowered = if prepared.exit() == Exit::Done { prepared.lower(&here, &facts) } else { None };
+    facts.quiet_down();
+    let Some(mut lowered) = lowered else {
+        return refuse(pipeline, &prepared);
+    };
+    prepared.diagnostics.append(&mut lowered.not_runnable);
+    if let Some(plan) = &prepared.plan {
+        let over = overrun(plan, &lowered.view);
+        prepared.diagnostics.extend(over);
+    }
+    if prepared.exit() != Exit::Done {
+        return refuse(pipeline, &prepared);
+    }
+    prepared.report();
+    let admitted = match admit(lowered.schedule, &here.limits) {
+        Ok(Ok(admitted)) => admitted,
+        Ok(Err(_)) => return Exit::OverBudget,
+        Err(fault) => {
+            complain(&fault);
+            return Exit::Wrong;
+        }
+    };
+    if !pipeline.quiet && !pipeline.json {
+        answer(&format!("{} on {}\n\n{}\n", pipeline.file.display(), lowered.view.label, plan_table(&lowered.view)));
+    }
+    let Some(plan) = &prepared.plan else { return Exit::Wrong };
+
+    let stem = pipeline.file.file_stem().map_or_else(|| "stdin".into(), |s| s.to_string_lossy().into_owned());
+    let stem = if stem == "-" { "stdin".to_owned() } else { stem };
+    let started = Journal::create(Path::new("runs"), &stem, run_dir).and_then(|journal| {
+        journal.manifest(&manifest(plan, &prepared.sources, &lowered.inputs)?)?;
+        Ok(journal)
+    });
+    let mut journal = match started {
+        Ok(journal) => journal,
+        Err(fault) => {
+            complain(&fault);
+            return Exit::Failed;
+        }
+    };
+    let folder = journal.folder().to_owned();
+    let mut console = Console::new(Some(&mut journal), voice);
+    let result = execute(admitted, plan, &mut console, &folder);
+    console.clear();
+    let broken = console.broken.take();
+    let (measured, diagnostic) = match result {
+        Ok(outcome) => (outcome.measured, None),
+        Err(failure) => (failure.measured, Some(failure.diagnostic)),
+    };
+    let recorded = broken.map_or(Ok(()), Err).and_then(|()| journal.memory(&measured));
+    if let Err(fault) = &recorded {
+        complain(fault);
+    }
+    if let Some(diagnostic) = &diagnostic {
+        show(&prepared.sources, std::slice::from_ref(diagnostic));
+    }
+    let ok = diagnostic.is_none() && recorded.is_ok();
+    if pipeline.json {
+        prepared.diagnostics.extend(diagnostic);
+        let memory: Vec<_> = measured.iter().map(row_json).collect();
+        answer_json(&json!({"version": 1, "ok": ok, "run": folder.display().to_string(), "memory": memory,
+                            "diagnostics": prepared.diagnostics_json()}));
+    } else if ok && !pipeline.quiet {
+        answer(&format!("\n{}\nrun folder: {}\n", memory_table(&measured), folder.display()));
+    }
+    warn_of_drift(&measured);
+    if ok { Exit::Done } else { Exit::Failed }
+}
+
+fn refuse(pipeline: &Pipeline, prepared: &Prepared) -> Exit {
+    if pipeline.json {
+        answer_json(&json!({"version": 1, "ok": false, "diagnostics": prepared.diagnostics_json()}));
+    } else {
+        prepared.report();
+    }
+    match prepared.exit() {
+        Exit::Done => Exit::Wrong,
+        exit => exit,
+    }
+}
+
+fn row_json(row: &Measured) -> serde_json::Value {
+    json!({"stage": row.stage, "phase": row.phase, "place": row.place.key(), "planned": row.planned,
+           "measured": row.measured})
+}
+
+/// A phase over its plan is a defect of the planner, and is said to be one.
+fn warn_of_drift(measured: &[Measured]) {
+    let over: Vec<&Measured> = measured.iter().filter(|r| r.measured > r.planned && r.place != Place::Disk).collect();
+    if over.is_empty() {
+        return;
+    }
+    eprintln!("note: memory went over the plan, which is a defect of tunepipe; please report these rows:");
+    for row in over {
+        eprintln!("  {} · {} {}: planned {} bytes, measured {}", row.stage, row.phase, row.place, row.planned, row.measured);
+    }
+}

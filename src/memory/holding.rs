@@ -1,0 +1,100 @@
+//! One thing that takes memory, and the places it can lie in.
+
+use std::fmt;
+use std::ops::{Index, IndexMut};
+
+use crate::text::{Fault, Result};
+
+/// Where bytes lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    Gpu,
+    Ram,
+    Disk,
+}
+
+impl Place {
+    pub const ALL: [Place; 3] = [Place::Gpu, Place::Ram, Place::Disk];
+
+    /// The key of budgets and of JSON.
+    pub fn key(self) -> &'static str {
+        match self {
+            Place::Gpu => "gpu",
+            Place::Ram => "ram",
+            Place::Disk => "disk",
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Place::Gpu => "GPU",
+            Place::Ram => "RAM",
+            Place::Disk => "disk",
+        })
+    }
+}
+
+/// What a holding grows with, in the words of the pipeline: shown beside it, and the argument an overrun blames.
+pub type Grows = &'static str;
+
+/// Something that takes bytes in one place for as long as its phase, or its value, lasts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holding {
+    pub name: String,
+    pub place: Place,
+    pub bytes: u64,
+    /// Arguments of the stage, separated by spaces (`batch max_len`); empty: the model's size alone.
+    pub grows: Grows,
+}
+
+impl Holding {
+    pub fn new(name: impl Into<String>, place: Place, bytes: u64, grows: Grows) -> Self {
+        Holding { name: name.into(), place, bytes, grows }
+    }
+}
+
+/// A number of bytes for each place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PerPlace([u64; 3]);
+
+impl PerPlace {
+    pub fn add(&mut self, place: Place, bytes: u64) -> Result<()> {
+        self[place] = self[place].checked_add(bytes).ok_or_else(too_large)?;
+        Ok(())
+    }
+
+    pub fn sum<'a>(holdings: impl IntoIterator<Item = &'a Holding>) -> Result<Self> {
+        let mut total = PerPlace::default();
+        for holding in holdings {
+            total.add(holding.place, holding.bytes)?;
+        }
+        Ok(total)
+    }
+
+    pub fn max(self, other: Self) -> Self {
+        let mut most = self;
+        for place in Place::ALL {
+            most[place] = most[place].max(other[place]);
+        }
+        most
+    }
+}
+
+fn too_large() -> Fault {
+    Fault::new("size.overflow", "the sizes of this pipeline add up to more bytes than can be counted")
+}
+
+impl Index<Place> for PerPlace {
+    type Output = u64;
+    fn index(&self, place: Place) -> &u64 {
+        &self.0[place as usize]
+    }
+}
+
+impl IndexMut<Place> for PerPlace {
+    fn index_mut(&mut self, place: Place) -> &mut u64 {
+        &mut self.0[place as usize]
+    }
+}

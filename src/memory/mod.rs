@@ -1,0 +1,17 @@
+//! Where every byte goes, and when: holdings, phases, the schedule they form, its admission against limits, and the
+//! ledger that hands out at run time what was declared. No tensor library is known here.
+
+mod admit;
+mod bytes;
+mod holding;
+mod ledger;
+pub mod meter;
+mod profile;
+mod schedule;
+
+pub use admit::{Admitted, Limits, Overrun, admit};
+pub use bytes::Bytes;
+pub use holding::{Grows, Holding, PerPlace, Place};
+pub use ledger::{Account, Books, Lease, Ledger};
+pub use profile::{PhaseProfile, Profile, StageProfile};
+pub use schedule::{Kept, Phase, Schedule, StagePlan};

@@ -1,0 +1,135 @@
+//! Adds up lifetimes: what is alive in each phase, and where the peak is.
+
+use super::{Holding, Kept, PerPlace, Place, Schedule};
+use crate::text::{Result, Span};
+
+/// Everything alive in one phase.
+#[derive(Debug, Clone)]
+pub struct PhaseProfile {
+    pub name: &'static str,
+    pub peak: PerPlace,
+    /// Floor first, then values of earlier stages, then the phase's own.
+    pub holdings: Vec<Holding>,
+}
+
+#[derive(Debug, Clone)]
+pub struct StageProfile {
+    pub name: String,
+    pub span: Span,
+    pub line: usize,
+    pub phases: Vec<PhaseProfile>,
+}
+
+impl StageProfile {
+    pub fn peak(&self) -> PerPlace {
+        self.phases.iter().fold(PerPlace::default(), |most, phase| most.max(phase.peak))
+    }
+}
+
+/// A schedule without its bodies: what reports read.
+#[derive(Debug, Clone)]
+pub struct Profile {
+    pub stages: Vec<StageProfile>,
+}
+
+impl Profile {
+    pub fn of<B>(schedule: &Schedule<B>) -> Result<Profile> {
+        let mut alive: Vec<Kept> = Vec::new();
+        let mut stages = Vec::with_capacity(schedule.stages.len());
+        for (index, stage) in schedule.stages.iter().enumerate() {
+            alive.retain(|kept| kept.until >= index);
+            let before: Vec<Holding> =
+                schedule.floor.iter().chain(alive.iter().flat_map(|kept| &kept.holdings)).cloned().collect();
+            let base = PerPlace::sum(&before)?;
+            let mut phases = Vec::with_capacity(stage.phases.len());
+            for phase in &stage.phases {
+                let own = match phase.peak {
+                    Some(peak) => peak,
+                    None => PerPlace::sum(&phase.holdings)?,
+                };
+                let mut peak = base;
+                for place in Place::ALL {
+                    peak.add(place, own[place])?;
+                }
+                let holdings = before.iter().chain(&phase.holdings).cloned().collect();
+                phases.push(PhaseProfile { name: phase.name, peak, holdings });
+            }
+            stages.push(StageProfile { name: stage.name.clone(), span: stage.span, line: stage.line, phases });
+            alive.extend(stage.keeps.iter().cloned());
+        }
+        Ok(Profile { stages })
+    }
+
+    pub fn peak(&self) -> PerPlace {
+        self.stages.iter().fold(PerPlace::default(), |most, stage| most.max(stage.peak()))
+    }
+
+    /// The first stage and phase that reach the peak in `place`; none where nothing lies there.
+    pub fn summit(&self, place: Place) -> Option<(&StageProfile, &PhaseProfile)> {
+        let most = self.peak()[place];
+        self.stages
+            .iter()
+            .flat_map(|stage| stage.phases.iter().map(move |phase| (stage, phase)))
+            .find(|(_, phase)| most > 0 && phase.peak[place] == most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Phase, StagePlan};
+    use super::*;
+    use crate::text::SourceId;
+
+    fn stage(name: &str, phases: Vec<Phase>, keeps: Vec<Kept>) -> StagePlan<()> {
+        StagePlan { name: name.into(), span: Span::new(SourceId(0), 0, 0), line: 1, phases, keeps, body: () }
+    }
+
+    fn ram(name: &str, bytes: u64) -> Holding {
+        Holding::new(name, Place::Ram, bytes, "")
+    }
+
+    #[test]
+    fn peaks_are_over_lifetimes_not_sums() {
+        let schedule = Schedule {
+            floor: vec![ram("program", 1)],
+            stages: vec![
+                stage(
+                    "load model",
+                    vec![Phase::new("read", vec![ram("weights", 100), ram("window", 10)])],
+                    vec![Kept { holdings: vec![ram("weights", 100)], until: 1 }],
+                ),
+                stage(
+                    "quantize nf4",
+                    vec![Phase::new("quantise", vec![ram("nf4", 25)])],
+                    vec![Kept { holdings: vec![ram("nf4", 25)], until: 2 }],
+                ),
+                stage("eval", vec![Phase::new("score", vec![ram("scratch", 7)])], vec![]),
+            ],
+        };
+        let profile = Profile::of(&schedule).expect("adds up");
+        let peaks: Vec<u64> = profile.stages.iter().map(|s| s.peak()[Place::Ram]).collect();
+        assert_eq!(peaks, [111, 126, 33]);
+        let (stage, phase) = profile.summit(Place::Ram).expect("something is held");
+        assert_eq!((stage.name.as_str(), phase.name), ("quantize nf4", "quantise"));
+        assert!(profile.summit(Place::Gpu).is_none());
+    }
+
+    #[test]
+    fn a_phase_whose_holdings_trade_places_has_its_own_peak() {
+        let mut peak = PerPlace::default();
+        peak.add(Place::Ram, 30).expect("small");
+        let mut phase = Phase::new("quantise", vec![ram("dense", 100), ram("nf4", 25)]);
+        phase.peak = Some(peak);
+        let schedule = Schedule { floor: vec![], stages: vec![stage("quantize nf4", vec![phase], vec![])] };
+        assert_eq!(Profile::of(&schedule).expect("adds up").peak()[Place::Ram], 30);
+    }
+
+    #[test]
+    fn sizes_past_counting_are_a_fault() {
+        let schedule = Schedule {
+            floor: vec![ram("program", u64::MAX)],
+            stages: vec![stage("x", vec![Phase::new("y", vec![ram("z", 1)])], vec![])],
+        };
+        assert_eq!(Profile::of(&schedule).expect_err("overflows").code, "size.overflow");
+    }
+}

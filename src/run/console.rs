@@ -1,0 +1,208 @@
+//! What a person sees while a run goes on: a bar on a terminal, a line now and then elsewhere.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+
+use super::Journal;
+use crate::memory::{Bytes, meter};
+use crate::stages::{Count, EvalSeen, StepSeen, Watch};
+use crate::text::Fault;
+
+/// How much is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Voice {
+    /// Errors and results only.
+    Quiet,
+    Normal,
+}
+
+/// Bars stay away from work shorter than this.
+const PATIENCE: Duration = Duration::from_millis(700);
+
+/// Shows a run on stderr and writes it to its journal, when it has one (`plan` and `check` have none).
+pub struct Console<'a> {
+    journal: Option<&'a mut Journal>,
+    voice: Voice,
+    terminal: bool,
+    bar: Option<ProgressBar>,
+    /// What the bar counts, and since when the work has been going on.
+    work: Option<(String, Instant)>,
+    spoke: Instant,
+    started: Option<Instant>,
+    /// The journal's first failure: a run must not end well when its record is broken.
+    pub broken: Option<Fault>,
+}
+
+impl<'a> Console<'a> {
+    pub fn new(journal: Option<&'a mut Journal>, voice: Voice) -> Self {
+        Console {
+            journal,
+            voice,
+            terminal: std::io::stderr().is_terminal(),
+            bar: None,
+            work: None,
+            spoke: Instant::now(),
+            started: None,
+            broken: None,
+        }
+    }
+
+    fn keep(&mut self, result: Result<(), Fault>) {
+        if let Err(fault) = result {
+            self.broken.get_or_insert(fault);
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if self.voice == Voice::Quiet {
+            return;
+        }
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
+        }
+    }
+
+    fn draw(&mut self, style: &str, total: u64, fresh: bool) -> &ProgressBar {
+        let bar = self.bar.get_or_insert_with(|| ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr()));
+        if fresh {
+            bar.reset();
+            bar.set_length(total);
+            if let Ok(style) = ProgressStyle::with_template(style) {
+                bar.set_style(style.progress_chars("━━╌"));
+            }
+        }
+        bar
+    }
+
+    /// Takes the bar off the screen.
+    pub fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+        self.work = None;
+        self.started = None;
+    }
+}
+
+impl Watch for Console<'_> {
+    fn progress(&mut self, what: &str, done: u64, total: u64, count: Count) {
+        if self.voice == Voice::Quiet {
+            return;
+        }
+        let fresh = self.work.as_ref().is_none_or(|(name, _)| name != what);
+        if fresh {
+            self.clear();
+            self.work = Some((what.to_owned(), Instant::now()));
+        }
+        let Some((_, since)) = self.work else { return };
+        if done >= total {
+            self.clear();
+            return;
+        }
+        if since.elapsed() < PATIENCE {
+            return;
+        }
+        if self.terminal {
+            let style = match count {
+                Count::Bytes => "  {msg:<24} {bar:32.cyan/dim} {bytes} of {total_bytes}  {binary_bytes_per_sec}  {eta}",
+                _ => "  {msg:<24} {bar:32.cyan/dim} {human_pos} of {human_len}  {eta}",
+            };
+            let first = self.bar.is_none();
+            let bar = self.draw(style, total, first);
+            bar.set_message(what.to_owned());
+            bar.set_position(done);
+        } else if self.spoke.elapsed() > Duration::from_secs(10) {
+            self.spoke = Instant::now();
+            let done = match count {
+                Count::Bytes => format!("{} of {}", Bytes(done), Bytes(total)),
+                _ => format!("{done} of {total}"),
+            };
+            eprintln!("  {what}: {done}");
+        }
+    }
+
+    fn step(&mut self, seen: &StepSeen) {
+        if let Some(journal) = self.journal.as_deref_mut() {
+            let written = journal.step(seen);
+            self.keep(written);
+        }
+        if self.voice == Voice::Quiet {
+            return;
+        }
+        let rate = if seen.seconds > 0.0 { seen.tokens as f64 / seen.seconds } else { 0.0 };
+        let line = format!("loss {:.4}  {:.0} tokens/s  {}", seen.loss, rate, Bytes(meter::live()));
+        if self.terminal {
+            let first = self.started.is_none();
+            if first {
+                self.clear();
+                self.started = Some(Instant::now());
+            }
+            let bar = self.draw("  step {pos:>4} of {len} {bar:28.cyan/dim} {msg}  {eta} left", seen.steps, first);
+            bar.set_message(line);
+            bar.set_position(seen.step);
+        } else {
+            let every = (seen.steps / 20).max(1);
+            if seen.step == 1 || seen.step == seen.steps || seen.step.is_multiple_of(every) {
+                eprintln!("  step {:>4} of {}  {line}", seen.step, seen.steps);
+            }
+        }
+        if seen.step == seen.steps {
+            self.clear();
+        }
+    }
+
+    fn eval(&mut self, stage: &str, seen: &EvalSeen) {
+        if let Some(journal) = self.journal.as_deref_mut() {
+            let written = journal.eval(stage, seen);
+            self.keep(written);
+        }
+        let when = seen.step.map_or(String::new(), |step| format!(" after step {step}"));
+        let name = if stage == "eval" { "eval" } else { "held out" };
+        self.say(&format!(
+            "  {name}{when}: loss {:.4}  perplexity {:.2}  over {} tokens",
+            seen.loss, seen.perplexity, seen.counted
+        ));
+    }
+
+    fn sample(&mut self, prompt: &str, answer: &str) {
+        if let Some(journal) = self.journal.as_deref_mut() {
+            let written = journal.event(&json!({"event": "sample", "prompt": prompt, "answer": answer}));
+            self.keep(written);
+        }
+        self.say(&format!("  {} {}", quoted(prompt), quoted_answer(answer)));
+    }
+
+    fn saved(&mut self, what: &str, path: &Path, bytes: u64) {
+        if let Some(journal) = self.journal.as_deref_mut() {
+            let written = journal.event(&json!({"event": "saved", "what": what, "bytes": bytes}));
+            self.keep(written);
+        }
+        self.say(&format!("  saved {what} to {} ({})", path.display(), Bytes(bytes)));
+    }
+
+    fn finish(&mut self) {
+        self.clear();
+    }
+
+    fn note(&mut self, text: &str) {
+        self.say(&format!("  note: {text}"));
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("“{}”", text.trim_end())
+}
+
+fn quoted_answer(text: &str) -> String {
+    let lines: Vec<&str> = text.trim().lines().collect();
+    match lines.as_slice() {
+        [] => "→ (nothing)".to_owned(),
+        [one] => format!("→ {one}"),
+        many => format!("→\n    {}", many.join("\n    ")),
+    }
+}

@@ -1,0 +1,78 @@
+//! What was run, on what, by what: enough to know later why two runs differ.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::plan::{Plan, Unit, Val};
+use crate::text::{Fault, Result, Sources};
+
+/// SHA-256 of a file's bytes, in hexadecimal.
+pub fn hash_file(path: &Path) -> Result<String> {
+    let mut file = File::open(path).map_err(|e| Fault::io("read", path, &e))?;
+    let mut hash = Sha256::new();
+    let mut window = vec![0u8; 1 << 20];
+    loop {
+        let n = file.read(&mut window).map_err(|e| Fault::io("read", path, &e))?;
+        if n == 0 {
+            break;
+        }
+        hash.update(&window[..n]);
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn value(val: &Val) -> Value {
+    match val {
+        Val::None => Value::Null,
+        Val::Bool(b) => json!(b),
+        Val::Int(n) => json!(n),
+        Val::Float(x) => json!(x),
+        Val::Bytes(n) => json!({"bytes": n}),
+        Val::Quantity(n, unit) => {
+            let unit = match unit {
+                Unit::Percent => "percent",
+                Unit::Steps => "steps",
+                Unit::Epochs => "epochs",
+                Unit::Rows => "rows",
+            };
+            json!({unit: n})
+        }
+        Val::Str(s) | Val::Symbol(s) => json!(s),
+        Val::Path(p) => json!(p.display().to_string()),
+        Val::List(items) => Value::Array(items.iter().map(value).collect()),
+    }
+}
+
+/// Source text, resolved arguments, input hashes, versions and parameters of one run.
+pub fn manifest(plan: &Plan, sources: &Sources, inputs: &[PathBuf]) -> Result<Value> {
+    let hashes: BTreeMap<String, String> = inputs
+        .par_iter()
+        .map(|path| Ok((path.display().to_string(), hash_file(path)?)))
+        .collect::<Result<BTreeMap<_, _>>>()?;
+    let stages: Vec<Value> = plan
+        .steps
+        .iter()
+        .map(|step| {
+            let args: Map<String, Value> = step.args.0.iter().map(|arg| (arg.name.clone(), value(&arg.val))).collect();
+            json!({"stage": step.stage, "line": step.line, "arguments": args})
+        })
+        .collect();
+    let params: Map<String, Value> = plan.params.iter().map(|(name, val)| (name.clone(), value(val))).collect();
+    let source = sources.get(plan.source);
+    Ok(json!({
+        "version": 1,
+        "tunepipe": env!("CARGO_PKG_VERSION"),
+        "machine": {"os": std::env::consts::OS, "architecture": std::env::consts::ARCH,
+                    "threads": rayon::current_num_threads()},
+        "pipeline": {"file": source.name, "text": source.text.as_ref()},
+        "params": params,
+        "stages": stages,
+        "inputs": hashes,
+    }))
+}

@@ -1,0 +1,11 @@
+//! Carries out an admitted schedule: executor, journal, and what a person sees meanwhile.
+
+mod console;
+mod executor;
+mod journal;
+mod manifest;
+
+pub use console::{Console, Voice};
+pub use executor::{Failure, Outcome, execute};
+pub use journal::Journal;
+pub use manifest::{hash_file, manifest};

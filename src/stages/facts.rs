@@ -1,0 +1,176 @@
+//! What lowering finds out by looking: opened models, tokenizers, tokenised data. Looked at once, however many targets
+//! are planned, and handed on to the run.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Count, Watch};
+use crate::data::{self, ChatTemplate, Settings, TokenSet, Tokenizer, TokenizerFiles, TokenizerJson};
+use crate::model::Shape;
+use crate::store::{ModelSource, TokenizerSource};
+use crate::text::Result;
+
+/// A model's files, opened: headers and config only.
+pub struct ModelFiles {
+    pub source: ModelSource,
+    pub shape: Arc<Shape>,
+    /// None where the folder has no tokenizer that can be read; the words say what was found.
+    pub tokenizer: Result<Arc<Tokenizer>, String>,
+}
+
+/// A data set as one model's tokenizer sees it, split into rows to train on and rows held out.
+pub struct Encoded {
+    pub tokens: TokenSet,
+    pub train: Vec<u32>,
+    pub held: Vec<u32>,
+}
+
+/// What decides a tokenised data set within one process: the statement's settings, the tokenizer, the template.
+type EncodedKey = (usize, usize, Option<String>);
+
+/// Everything looked at so far.
+pub struct Facts {
+    watch: RefCell<Box<dyn Watch>>,
+    models: RefCell<HashMap<PathBuf, Result<Arc<ModelFiles>>>>,
+    encoded: RefCell<HashMap<EncodedKey, Result<Arc<Encoded>>>>,
+    /// Settings whose address is a key above: kept alive so that no other takes the address.
+    pinned: RefCell<Vec<(Arc<Settings>, Arc<Tokenizer>)>>,
+    settings: RefCell<Vec<Arc<Settings>>>,
+    tokenizers: RefCell<HashMap<PathBuf, Result<Arc<Tokenizer>>>>,
+    bytes: RefCell<Option<Result<Arc<Tokenizer>>>>,
+}
+
+impl Facts {
+    pub fn new(watch: Box<dyn Watch>) -> Self {
+        Facts {
+            watch: RefCell::new(watch),
+            models: RefCell::default(),
+            encoded: RefCell::default(),
+            pinned: RefCell::default(),
+            settings: RefCell::default(),
+            tokenizers: RefCell::default(),
+            bytes: RefCell::default(),
+        }
+    }
+
+    /// Ends whatever progress is being shown.
+    pub fn quiet_down(&self) {
+        self.watch.borrow_mut().finish();
+    }
+
+    /// Opens a model and reads its config and headers.
+    pub fn model(&self, path: &Path) -> Result<Arc<ModelFiles>> {
+        if let Some(found) = self.models.borrow().get(path) {
+            return found.clone();
+        }
+        let opened = open_model(path).map(Arc::new);
+        self.models.borrow_mut().insert(path.to_owned(), opened.clone());
+        opened
+    }
+
+    /// A tokenizer named apart from its model: a `tokenizer.json` or a folder that holds one.
+    pub fn tokenizer(&self, path: &Path) -> Result<Arc<Tokenizer>> {
+        if let Some(found) = self.tokenizers.borrow().get(path) {
+            return found.clone();
+        }
+        let json = if path.is_dir() { path.join("tokenizer.json") } else { path.to_owned() };
+        let read = Tokenizer::from_files(TokenizerFiles {
+            tokenizer_json: TokenizerJson::Path(json),
+            tokenizer_config: None,
+            special_tokens_map: None,
+            chat_template: None,
+        })
+        .map(Arc::new);
+        self.tokenizers.borrow_mut().insert(path.to_owned(), read.clone());
+        read
+    }
+
+    /// The standard library's tokenizer: one token a byte.
+    pub fn byte_tokenizer(&self) -> Result<Arc<Tokenizer>> {
+        if let Some(found) = &*self.bytes.borrow() {
+            return found.clone();
+        }
+        let made = Tokenizer::bytes().map(Arc::new);
+        *self.bytes.borrow_mut() = Some(made.clone());
+        made
+    }
+
+    /// One copy of equal settings, so that targets share what was tokenised by them.
+    pub fn settings(&self, settings: Settings) -> Arc<Settings> {
+        let mut known = self.settings.borrow_mut();
+        if let Some(same) = known.iter().find(|other| ***other == settings) {
+            return same.clone();
+        }
+        let settings = Arc::new(settings);
+        known.push(settings.clone());
+        settings
+    }
+
+    /// Reads, tokenises and splits a data set for one tokenizer and template.
+    pub fn encode(
+        &self,
+        settings: &Arc<Settings>,
+        tokenizer: &Arc<Tokenizer>,
+        template: Option<&str>,
+    ) -> Result<Arc<Encoded>> {
+        let key =
+            (Arc::as_ptr(settings) as usize, Arc::as_ptr(tokenizer) as usize, template.map(str::to_owned));
+        if let Some(found) = self.encoded.borrow().get(&key) {
+            return found.clone();
+        }
+        let made = self.encode_now(settings, tokenizer, template).map(Arc::new);
+        self.pinned.borrow_mut().push((settings.clone(), tokenizer.clone()));
+        self.encoded.borrow_mut().insert(key, made.clone());
+        made
+    }
+
+    fn encode_now(&self, settings: &Settings, tokenizer: &Tokenizer, template: Option<&str>) -> Result<Encoded> {
+        let rows = data::read(settings)?;
+        let template = ChatTemplate::choose(template, tokenizer)?;
+        let tokens = data::encode(&rows, tokenizer, settings, template.as_ref(), &|done, total| {
+            self.watch.borrow_mut().progress("tokenising", done as u64, total as u64, Count::Rows);
+        })?;
+        let (train, held) = data::split(tokens.sizes(), settings.holdout)?;
+        Ok(Encoded { tokens, train, held })
+    }
+}
+
+fn open_model(path: &Path) -> Result<ModelFiles> {
+    let source = ModelSource::open(path)?;
+    let shape = Shape::from_config(source.config()).map_err(|fault| if fault.spot.is_none() { fault.at(path) } else { fault })?;
+    let given: Vec<(&str, &[usize])> = source.tensors().iter().map(|t| (t.name.as_str(), t.shape.as_slice())).collect();
+    shape.check_names(&given).map_err(|fault| if fault.spot.is_none() { fault.at(path) } else { fault })?;
+    let tokenizer = match source.tokenizer() {
+        TokenizerSource::HfJson(hf) => Ok(Arc::new(Tokenizer::from_files(TokenizerFiles {
+            tokenizer_json: TokenizerJson::Path(hf.path.clone()),
+            tokenizer_config: hf.config.clone(),
+            special_tokens_map: hf.special_tokens.clone(),
+            chat_template: hf.template.clone(),
+        })?)),
+        TokenizerSource::Gguf(vocab) => Ok(Arc::new(Tokenizer::from_gguf(bridge(vocab))?)),
+        TokenizerSource::Missing(words) => Err(words.clone()),
+    };
+    Ok(ModelFiles { source, shape: Arc::new(shape), tokenizer })
+}
+
+/// The vocabulary of a GGUF, from the room that reads files to the room that knows tokenizers.
+fn bridge(vocab: &crate::store::gguf::GgufVocab) -> data::GgufVocab {
+    data::GgufVocab {
+        model: vocab.model.clone(),
+        pre: vocab.pre.clone(),
+        tokens: vocab.tokens.clone(),
+        scores: vocab.scores.clone(),
+        token_types: vocab.token_types.iter().map(|kind| i32::try_from(*kind).unwrap_or(0)).collect(),
+        merges: vocab.merges.clone(),
+        bos: vocab.bos,
+        eos: vocab.eos,
+        pad: vocab.pad,
+        unk: vocab.unk,
+        add_bos: vocab.add_bos,
+        add_eos: vocab.add_eos,
+        add_space_prefix: vocab.add_space_prefix,
+        chat_template: vocab.chat_template.clone(),
+    }
+}

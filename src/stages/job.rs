@@ -1,0 +1,126 @@
+//! What a body is given to work with: the ledger, the values alive, and someone who listens.
+
+use std::collections::BTreeMap;
+
+use candle_core::Device;
+
+use super::Watch;
+use crate::kernels::{Buf, Pool, Spec};
+use crate::memory::{Ledger, Phase, PerPlace, Place, meter};
+use crate::model::Model;
+use crate::plan::{Step, ValueId};
+use crate::text::{Fault, Result};
+
+/// Buffers drawn on the run's ledger, holding by holding.
+#[derive(Clone)]
+pub struct LedgerPool {
+    ledger: Ledger,
+    device: Device,
+}
+
+impl Pool for LedgerPool {
+    fn take(&self, holding: &str, spec: Spec) -> Result<Buf> {
+        let lease = self.ledger.lease(holding, spec.bytes()?)?;
+        Buf::zeros(spec, &self.device, Some(Box::new(lease)))
+    }
+}
+
+/// The work of one stage.
+pub trait Body {
+    fn run(self: Box<Self>, job: &mut Job<'_>) -> Result<()>;
+}
+
+/// The most that was in use in one phase, by place, as the machine counts it.
+pub type Seen = BTreeMap<&'static str, PerPlace>;
+
+/// One stage's turn.
+pub struct Job<'a> {
+    pub step: &'a Step,
+    pub watch: &'a mut dyn Watch,
+    pub models: &'a mut BTreeMap<ValueId, Model>,
+    /// Folder of this run, for outputs that name no place of their own.
+    pub run_dir: &'a std::path::Path,
+    index: usize,
+    phases: &'a [Phase],
+    ledger: &'a Ledger,
+    phase: Option<&'static str>,
+    seen: Seen,
+    written: u64,
+}
+
+impl<'a> Job<'a> {
+    pub fn new(
+        step: &'a Step,
+        index: usize,
+        phases: &'a [Phase],
+        ledger: &'a Ledger,
+        models: &'a mut BTreeMap<ValueId, Model>,
+        watch: &'a mut dyn Watch,
+        run_dir: &'a std::path::Path,
+    ) -> Self {
+        Job { step, watch, models, run_dir, index, phases, ledger, phase: None, seen: Seen::new(), written: 0 }
+    }
+
+    /// Turns to a declared phase: what was declared for it can be drawn, and its own peak is measured.
+    pub fn enter(&mut self, phase: &'static str) -> Result<()> {
+        self.leave();
+        let Some(found) = self.phases.iter().find(|p| p.name == phase) else {
+            return Err(Fault::new("plan.undeclared", format!("phase `{phase}` was not planned"))
+                .help("this is a defect of tunepipe, not of the pipeline: please report it with the pipeline"));
+        };
+        self.ledger.open(self.index, found);
+        meter::mark();
+        self.phase = Some(phase);
+        Ok(())
+    }
+
+    /// Writes down the peak of the phase that ends here.
+    fn leave(&mut self) {
+        if let Some(phase) = self.phase.take() {
+            let mut peak = PerPlace::default();
+            peak[Place::Ram] = meter::peak();
+            peak[Place::Disk] = self.written;
+            let most = self.seen.entry(phase).or_default();
+            *most = most.max(peak);
+        }
+    }
+
+    /// Counts bytes that lie on disk from now on.
+    pub fn wrote(&mut self, bytes: u64) {
+        self.written = self.written.saturating_add(bytes);
+    }
+
+    pub fn pool(&self) -> LedgerPool {
+        LedgerPool { ledger: self.ledger.clone(), device: Device::Cpu }
+    }
+
+    /// A model out of the values alive, to change or to consume.
+    pub fn take(&mut self, id: ValueId) -> Result<Model> {
+        self.models.remove(&id).ok_or_else(|| gone(id))
+    }
+
+    pub fn borrow(&self, id: ValueId) -> Result<&Model> {
+        self.models.get(&id).ok_or_else(|| gone(id))
+    }
+
+    /// A model to read, and the listener, both at once.
+    pub fn borrow_and_watch(&mut self, id: ValueId) -> Result<(&Model, &mut dyn Watch)> {
+        let model = self.models.get(&id).ok_or_else(|| gone(id))?;
+        Ok((model, &mut *self.watch))
+    }
+
+    pub fn put(&mut self, id: ValueId, model: Model) {
+        self.models.insert(id, model);
+    }
+
+    /// Ends the turn: the peaks of its phases, and bytes that it left on disk.
+    pub fn finish(mut self) -> (Seen, u64) {
+        self.leave();
+        (self.seen, self.written)
+    }
+}
+
+fn gone(id: ValueId) -> Fault {
+    Fault::new("plan.value_gone", format!("value {} is not alive when this stage needs it", id.0))
+        .help("this is a defect of tunepipe, not of the pipeline: please report it with the pipeline")
+}

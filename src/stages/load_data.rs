@@ -1,0 +1,110 @@
+//! `load data`: rows to train or to evaluate on. Reads nothing itself: whoever uses the rows tokenises them with its
+//! own model's tokenizer, and the tokens are that stage's holding.
+
+use super::world::{DataDesc, blame};
+use super::{Body, Desc, Job, Lowered, Refusal, Stage, World};
+use crate::data::{Format, Holdout, Long, Settings, TrainOn};
+use crate::plan::{Args, Step, Unit, Val};
+use crate::text::{Diagnostic, Fault, Result};
+
+pub struct LoadData;
+
+impl Stage for LoadData {
+    fn name(&self) -> &'static str {
+        "load data"
+    }
+
+    fn lower(&self, step: &Step, world: &mut World<'_>) -> Result<Lowered, Refusal> {
+        let settings = settings(step)?;
+        let missing: Vec<Diagnostic> = settings
+            .paths
+            .iter()
+            .filter(|path| !path.exists())
+            .map(|path| {
+                let fault = Fault::new("file.missing", format!("there is no `{}`", path.display())).at(path);
+                blame(step, "path", &fault)
+            })
+            .collect();
+        let present = missing.is_empty();
+        if !present {
+            // Planned from max_len; only a run needs the rows.
+            if settings.max_len.is_none() {
+                return Err(missing
+                    .into_iter()
+                    .map(|d| d.help("check the path, or say `max_len=` to plan without the rows"))
+                    .collect());
+            }
+            world.warnings.extend(missing.iter().cloned().map(|mut d| {
+                d.severity = crate::text::Severity::Warning;
+                d.note("planned from `max_len`, as if every row were that long")
+            }));
+            world.not_runnable.extend(missing);
+        }
+        for path in &settings.paths {
+            if path.is_file() {
+                world.input_file(path.clone());
+            }
+        }
+        let settings = world.facts.settings(settings);
+        let desc = DataDesc { settings, present, span: step.span, line: step.line };
+        if let Some(id) = step.makes.first() {
+            world.describe(*id, Desc::Data(desc));
+        }
+        Ok(Lowered { phases: Vec::new(), keeps: Vec::new(), body: Box::new(Nothing) })
+    }
+}
+
+struct Nothing;
+
+impl Body for Nothing {
+    fn run(self: Box<Self>, _job: &mut Job<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn settings(step: &Step) -> Result<Settings, Refusal> {
+    let args = &step.args;
+    let format = args.text("format").and_then(Format::from_name).ok_or_else(Vec::new)?;
+    let mut settings = Settings::new(args.paths("path"), format);
+    let text = |name: &str| args.text(name).unwrap_or(name).to_owned();
+    settings.text = text("text");
+    settings.prompt = text("prompt");
+    settings.completion = text("completion");
+    settings.train_on = if args.text("train_on") == Some("all") { TrainOn::All } else { TrainOn::Answers };
+    settings.max_len = (!args.is_none("max_len")).then(|| args.count("max_len"));
+    settings.long = match args.text("long") {
+        Some("drop") => Long::Drop,
+        Some("truncate") => Long::Truncate,
+        _ => Long::Error,
+    };
+    settings.holdout = holdout(args);
+    settings.packed = args.flag("packed");
+    settings.shuffle = args.flag("shuffle");
+    settings.eos = args.flag("eos");
+    settings.bos = args.flag("bos");
+    if settings.packed && settings.max_len.is_none() {
+        let span = args.span("packed").unwrap_or(step.name_span);
+        return Err(vec![
+            Diagnostic::error("data.pack", "`packed` needs to know how long a sequence may be")
+                .label(span, "rows are joined up to `max_len`")
+                .help("add `max_len=1024`"),
+        ]);
+    }
+    if args.given("long") && settings.long != Long::Error && settings.max_len.is_none() {
+        let span = args.span("long").unwrap_or(step.name_span);
+        return Err(vec![
+            Diagnostic::error("data.long", "`long` says what happens to rows over `max_len`, and there is no `max_len`")
+                .label(span, "longer than what?")
+                .help("add `max_len=1024`"),
+        ]);
+    }
+    Ok(settings)
+}
+
+fn holdout(args: &Args) -> Option<Holdout> {
+    match args.val("holdout") {
+        Val::Quantity(share, Unit::Percent) => Some(Holdout::Percent(*share)),
+        Val::Quantity(rows, Unit::Rows) => Some(Holdout::Rows(*rows as usize)),
+        _ => None,
+    }
+}

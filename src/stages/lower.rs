@@ -1,0 +1,82 @@
+//! From a checked plan to a schedule, for one target.
+
+use std::path::PathBuf;
+
+use super::{Body, Facts, STAGES, Target, World};
+use crate::memory::{Holding, Place, Schedule, StagePlan};
+use crate::plan::Plan;
+use crate::text::Diagnostic;
+
+/// The heap that the program takes for itself before any stage: catalogue, grammar, thread pool, output.
+/// Measured at 2 to 6 MiB; planned above that, since a plan may never be the smaller.
+const PROGRAM: u64 = 8 << 20;
+
+/// A schedule with all that was found out on the way to it.
+pub struct Lowering {
+    /// None when a stage was refused.
+    pub schedule: Option<Schedule<Box<dyn Body>>>,
+    pub diagnostics: Vec<Diagnostic>,
+    pub remarks: Vec<String>,
+    /// Files that decide the result, for the manifest.
+    pub inputs: Vec<PathBuf>,
+    /// Errors that stop a run but not a plan.
+    pub not_runnable: Vec<Diagnostic>,
+}
+
+/// Lowers every step, going on after a refusal so that one bad stage does not hide the next.
+pub fn lower(plan: &Plan, target: &Target, facts: &Facts) -> Lowering {
+    let mut world = World::new(plan, target, facts);
+    let mut diagnostics = Vec::new();
+    let mut stages = Vec::with_capacity(plan.steps.len());
+    let mut whole = true;
+    for (index, step) in plan.steps.iter().enumerate() {
+        world.index = index;
+        let Some(stage) = STAGES.iter().find(|stage| stage.name() == step.stage) else {
+            diagnostics.push(
+                Diagnostic::error("stage.no_body", format!("`{}` is declared but this build cannot do it", step.stage))
+                    .label(step.name_span, "has no body"),
+            );
+            whole = false;
+            continue;
+        };
+        match stage.lower(step, &mut world) {
+            Ok(lowered) => stages.push(StagePlan {
+                name: step.stage.clone(),
+                span: step.span,
+                line: step.line,
+                phases: lowered.phases,
+                keeps: lowered.keeps,
+                body: lowered.body,
+            }),
+            Err(found) => {
+                diagnostics.extend(found);
+                whole = false;
+            }
+        }
+    }
+    diagnostics.append(&mut world.warnings);
+    let floor = vec![Holding::new("program", Place::Ram, PROGRAM, "")];
+    Lowering {
+        schedule: whole.then_some(Schedule { floor, stages }),
+        diagnostics,
+        remarks: world.remarks,
+        inputs: world.inputs,
+        not_runnable: world.not_runnable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Catalog;
+
+    #[test]
+    fn every_signature_has_a_body_and_every_body_a_signature() {
+        let catalog = Catalog::standard();
+        let mut declared: Vec<&str> = catalog.stages().map(|s| s.name.as_str()).collect();
+        let mut built: Vec<&str> = STAGES.iter().map(|s| s.name()).collect();
+        declared.sort_unstable();
+        built.sort_unstable();
+        assert_eq!(declared, built);
+    }
+}

@@ -1,0 +1,238 @@
+//! A Hugging Face folder as a stage's output: what will lie in it, and the values that go there.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::bridge::{FileWeights, holdings_of};
+use super::world::{ModelDesc, Origin, blame};
+use super::{Body, Count, Job, Lowered, Refusal, World};
+use crate::kernels::{self, Buf, Pool, Spec};
+use crate::memory::{Holding, Kept, Phase, Place};
+use crate::model::{Base, Float, Model, Random, Tensor, merge_window, merge_windows, merged};
+use crate::plan::{Step, Val, ValueId};
+use crate::store::{ModelPlan, ModelWriter, StoredType, TensorInfo, WRITE_BUFFER};
+use crate::text::{Fault, Result};
+
+/// `dtype=` of a save; auto is the source's own.
+pub fn saved_type(argument: Option<&str>, own: StoredType) -> StoredType {
+    match argument {
+        Some("f32") => StoredType::F32,
+        Some("bf16") => StoredType::BF16,
+        Some("f16") => StoredType::F16,
+        _ => own,
+    }
+}
+
+/// The type as `config.json` names it.
+fn long_name(dtype: StoredType) -> &'static str {
+    match dtype {
+        StoredType::BF16 => "bfloat16",
+        StoredType::F16 => "float16",
+        _ => "float32",
+    }
+}
+
+pub fn float_of(dtype: StoredType) -> Float {
+    match dtype {
+        StoredType::BF16 => Float::Bf16,
+        StoredType::F16 => Float::F16,
+        _ => Float::F32,
+    }
+}
+
+/// Everything that a saved model's folder holds: weights in the shape's order, the config with its type and tying as
+/// they are now, tokenizer, template and generation files carried over.
+pub fn folder_plan(model: &ModelDesc, dtype: StoredType, max_shard: u64) -> Result<ModelPlan> {
+    let tensors =
+        model.shape.tensors().iter().map(|tensor| TensorInfo::new(&tensor.name, &tensor.shape, dtype)).collect();
+    let mut plan = ModelPlan::new(tensors, config(model, dtype)?);
+    plan.max_shard = max_shard;
+    match &model.origin {
+        Origin::Files(files) if !files.source.carried_files().is_empty() => {
+            plan.carried = files.source.carried_files().to_vec();
+        }
+        _ => {
+            if let Some(tokenizer) = &model.tokenizer {
+                plan.texts.push(("tokenizer.json".into(), tokenizer.to_json()));
+                plan.texts.push(("tokenizer_config.json".into(), pretty(&tokenizer.to_config_json())?));
+            }
+        }
+    }
+    Ok(plan)
+}
+
+fn config(model: &ModelDesc, dtype: StoredType) -> Result<Value> {
+    let fresh = model.shape.to_config(long_name(dtype));
+    let Origin::Files(files) = &model.origin else { return Ok(fresh) };
+    // The source's own keys stay; what describes the tensors follows the tensors.
+    let mut config = files.source.config().clone();
+    if let (Some(own), Some(fresh)) = (config.as_object_mut(), fresh.as_object()) {
+        own.remove("torch_dtype");
+        own.remove("quantization_config");
+        for key in ["dtype", "torch_dtype", "tie_word_embeddings", "architectures", "model_type"] {
+            if let Some(value) = fresh.get(key) {
+                own.insert(key.to_owned(), value.clone());
+            }
+        }
+        for (key, value) in fresh {
+            own.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+    }
+    Ok(config)
+}
+
+fn pretty(value: &Value) -> Result<Vec<u8>> {
+    serde_json::to_vec_pretty(value).map_err(|e| Fault::new("json", format!("cannot write the tokenizer's config: {e}")))
+}
+
+/// Where a save goes, and all that will lie there.
+pub struct Destination {
+    pub path: PathBuf,
+    pub overwrite: bool,
+    pub folder: ModelPlan,
+    /// Of the whole folder.
+    pub bytes: u64,
+}
+
+impl Destination {
+    /// Refused where the output exists, cannot be made, or is made twice.
+    pub fn of(step: &Step, world: &mut World<'_>, model: &ModelDesc, dtype: StoredType) -> Result<Self, Refusal> {
+        let Some(path) = step.args.path("path") else { return Err(Vec::new()) };
+        let overwrite = step.args.flag("overwrite");
+        world.output(step, &path, overwrite)?;
+        let Val::Bytes(max_shard) = *step.args.val("max_shard") else { return Err(Vec::new()) };
+        let fail = |fault: Fault| vec![blame(step, "path", &fault)];
+        let folder = folder_plan(model, dtype, max_shard).map_err(fail)?;
+        let bytes = folder.planned_bytes().map_err(fail)?;
+        Ok(Destination { path, overwrite, folder, bytes })
+    }
+}
+
+/// A save, lowered: streamed a window at a time, or made whole in RAM first.
+#[allow(clippy::too_many_arguments)]
+pub fn write(
+    what: &'static str,
+    id: ValueId,
+    model: &ModelDesc,
+    destination: Destination,
+    streamed: bool,
+    base: Option<Origin>,
+    dtype: StoredType,
+    world: &World<'_>,
+) -> Result<Lowered> {
+    let file = Holding::new("saved files", Place::Disk, destination.bytes, "dtype");
+    let mut holdings = vec![
+        file.clone(),
+        Holding::new("write buffer", Place::Ram, WRITE_BUFFER as u64 + (256 << 10), ""),
+    ];
+    let place = world.target.place();
+    let window = vec![("write window", merge_window(&model.shape.tensors()))];
+    holdings.extend(holdings_of(&window, place, "")?);
+    let mut phases = Vec::new();
+    if !streamed {
+        let whole: Vec<_> = model
+            .shape
+            .tensors()
+            .iter()
+            .map(|tensor| ("merged weights", Spec::new(&tensor.shape, float_of(dtype).dtype())))
+            .collect();
+        holdings.extend(holdings_of(&whole, Place::Ram, "low_ram")?);
+    }
+    phases.push(Phase::new("write", holdings));
+    let body = Write { what, id, destination, streamed, base, float: float_of(dtype) };
+    Ok(Lowered { phases, keeps: vec![Kept { holdings: vec![file], until: usize::MAX }], body: Box::new(body) })
+}
+
+struct Write {
+    what: &'static str,
+    id: ValueId,
+    destination: Destination,
+    streamed: bool,
+    base: Option<Origin>,
+    float: Float,
+}
+
+impl Body for Write {
+    fn run(self: Box<Self>, job: &mut Job<'_>) -> Result<()> {
+        job.enter("write")?;
+        let pool = job.pool();
+        let Destination { path, overwrite, folder, bytes } = self.destination;
+        let (model, watch) = job.borrow_and_watch(self.id)?;
+        let tensors = model.shape.tensors();
+        let files;
+        let random;
+        let base = match &self.base {
+            None => Base::Held,
+            Some(Origin::Files(found)) => {
+                files = FileWeights(&found.source);
+                Base::Source(&files)
+            }
+            Some(Origin::Random { seed }) => {
+                random = Random::new(*seed, &model.shape);
+                Base::Source(&random)
+            }
+            Some(Origin::Absent) => return Err(Fault::new("model.absent", "the model's files are not there")),
+        };
+        let mut window = pool.take("write window", merge_window(&tensors))?;
+        let whole = match self.streamed {
+            true => None,
+            false => Some(merge_all(model, base, &tensors, self.float, &mut window, &pool)?),
+        };
+        let mut writer = ModelWriter::create(&path, overwrite, &folder)?;
+        let total = model.shape.parameters();
+        let mut done = 0u64;
+        for (at, tensor) in tensors.iter().enumerate() {
+            writer.next_tensor(&tensor.name, |sink| {
+                let columns = tensor.dims().1;
+                for rows in merge_windows(tensor) {
+                    let elements = rows.start * columns..rows.end * columns;
+                    let len = elements.len();
+                    let mut part = window.view_mut().slice(0..len);
+                    match &whole {
+                        None => merged(model, base, &tensor.name, rows, part.reborrow())?,
+                        Some(whole) => kernels::widen(part.reborrow(), whole[at].view().slice(elements))?,
+                    }
+                    sink.write_f32(part.as_view().cpu::<f32>()?)?;
+                    done += len as u64;
+                    watch.progress("writing", done, total, Count::Values);
+                }
+                Ok(())
+            })?;
+        }
+        writer.commit()?;
+        watch.finish();
+        job.wrote(bytes);
+        job.watch.saved(self.what, &path, bytes);
+        Ok(())
+    }
+}
+
+/// The whole merged model, in the type it will be saved in.
+fn merge_all(
+    model: &Model,
+    base: Base<'_>,
+    tensors: &[Tensor],
+    float: Float,
+    window: &mut Buf,
+    pool: &dyn Pool,
+) -> Result<Vec<Buf>> {
+    tensors
+        .iter()
+        .map(|tensor| {
+            let mut whole = pool.take("merged weights", Spec::new(&tensor.shape, float.dtype()))?;
+            let columns = tensor.dims().1;
+            for rows in merge_windows(tensor) {
+                let elements = rows.start * columns..rows.end * columns;
+                let mut part = window.view_mut().slice(0..elements.len());
+                merged(model, base, &tensor.name, rows, part.reborrow())?;
+                let to = whole.view_mut().slice(elements);
+                match float {
+                    Float::F32 => kernels::copy(to, part.as_view())?,
+                    _ => kernels::narrow(to, part.as_view())?,
+                }
+            }
+            Ok(whole)
+        })
+        .collect()
+}

@@ -1,0 +1,280 @@
+//! A data set in a stage's hands: tokenised by its model's tokenizer where the files are there, else only a length.
+
+use std::sync::Arc;
+
+use super::facts::Encoded;
+use super::world::{DataDesc, ModelDesc};
+use super::{Refusal, World};
+use crate::data::{self, Batch, BatchPlan, Cursor, Epoch, Length, Report, Settings, TokenSet};
+use crate::memory::{Holding, Place};
+use crate::model::Extent;
+use crate::plan::Step;
+use crate::text::{Diagnostic, Fault, Result};
+use crate::train::Micro;
+
+/// Which rows of a set are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Train,
+    Held,
+    All,
+}
+
+/// Rows, how they are cut into micro-batches, and what they take.
+#[derive(Clone)]
+pub struct Rows {
+    settings: Arc<Settings>,
+    /// None where the files or the tokenizer are not there: planned from `max_len`.
+    encoded: Option<Arc<Encoded>>,
+    part: Part,
+    batch: usize,
+    seed: u64,
+}
+
+/// Simulating more windows than this takes longer than a person waits; past it the largest rows are taken together.
+const WALKED: u64 = 200_000;
+
+impl Rows {
+    /// Tokenises the data of an input. What was found out about the rows becomes remarks, or a refusal.
+    pub fn of(
+        step: &Step,
+        input: &str,
+        desc: &DataDesc,
+        model: &ModelDesc,
+        world: &mut World<'_>,
+        batch: usize,
+        seed: u64,
+    ) -> Result<Self, Refusal> {
+        let rows = |encoded| Rows { settings: desc.settings.clone(), encoded, part: Part::Train, batch, seed };
+        let Some(tokenizer) = model.tokenizer.as_ref().filter(|_| desc.present) else {
+            return absent(step, desc, model, world).map(|()| rows(None));
+        };
+        let template = model.template.as_deref();
+        let encoded = world.facts.encode(&desc.settings, tokenizer, template).map_err(|fault| {
+            // The rows' own statement is to blame; the stage that met them is where it shows.
+            let words = if fault.code.starts_with("template.") || fault.code == "data.no_template" {
+                "these rows are conversations"
+            } else {
+                "these rows"
+            };
+            vec![Diagnostic::from_fault(&fault, desc.span, words).label(step.name_span, "read for this stage")]
+        })?;
+        let report = &encoded.tokens.report;
+        remark(report, desc, world);
+        if report.highest_id as usize >= model.shape.vocab {
+            return Err(vec![
+                Diagnostic::error(
+                    "data.unknown_token",
+                    format!("a row has token {}, and the model knows ids up to {}", report.highest_id, model.shape.vocab - 1),
+                )
+                .label(desc.span, "these rows")
+                .help("the rows, or the tokenizer, belong to another model"),
+            ]);
+        }
+        if report.counted == 0 {
+            return Err(vec![
+                Diagnostic::error("data.zero_counted", "no token of these rows counts in the loss")
+                    .label(desc.span, "every label is masked")
+                    .label(step.name_span, format!("`{input}` has nothing to learn from"))
+                    .help("train_on=all"),
+            ]);
+        }
+        Ok(rows(Some(encoded)))
+    }
+
+    fn with(&self, part: Part) -> Self {
+        Rows { part, ..self.clone() }
+    }
+
+    pub fn to_train(&self) -> Self {
+        self.with(Part::Train)
+    }
+
+    pub fn whole(&self) -> Self {
+        self.with(Part::All)
+    }
+
+    /// The rows kept from training, where there are any.
+    pub fn held_out(&self) -> Option<Self> {
+        match &self.encoded {
+            Some(encoded) => (!encoded.held.is_empty()).then(|| self.with(Part::Held)),
+            None => self.settings.holdout.is_some().then(|| self.with(Part::Held)),
+        }
+    }
+
+    pub fn encoded(&self) -> Result<Arc<Encoded>> {
+        self.encoded.clone().ok_or_else(|| Fault::new("data.absent", "the rows are not there"))
+    }
+
+    /// Whether both are parts of one token set.
+    pub fn shares_tokens(&self, other: &Rows) -> bool {
+        match (&self.encoded, &other.encoded) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            _ => Arc::ptr_eq(&self.settings, &other.settings),
+        }
+    }
+
+    /// The micro-batches of every epoch.
+    pub fn batches<'a>(&self, encoded: &'a Encoded) -> Result<BatchPlan<'a>> {
+        let all: Vec<u32>;
+        let rows = match self.part {
+            Part::Train => &encoded.train,
+            Part::Held => &encoded.held,
+            Part::All => {
+                all = (0..encoded.tokens.len() as u32).collect();
+                &all
+            }
+        };
+        let settings = &self.settings;
+        // Only training has an order of its own; scores are taken in file order.
+        let shuffle = settings.shuffle && self.part == Part::Train;
+        BatchPlan::new(encoded.tokens.sizes(), rows, self.batch, settings.packed, settings.max_len, shuffle, self.seed)
+    }
+
+    /// One pass in file order, for scores.
+    pub fn epoch(&self, encoded: &Encoded) -> Result<Epoch> {
+        Ok(self.batches(encoded)?.epoch(0))
+    }
+
+    /// Optimizer steps of a training over these rows; without the rows, what `steps=` says or one.
+    pub fn total_steps(&self, length: Length, accum: usize) -> u64 {
+        match (&self.encoded, length) {
+            (None, Length::Steps(steps)) => steps,
+            (None, Length::Epochs(epochs)) => epochs,
+            (Some(encoded), _) => self.batches(encoded).map_or(0, |plan| plan.total_steps(length, accum)),
+        }
+    }
+
+    /// The largest micro-batch that the run will see, in each respect.
+    pub fn extent_of_run(&self, length: Length, accum: usize) -> Result<Extent> {
+        let Some(encoded) = &self.encoded else { return Ok(self.assumed()) };
+        let plan = self.batches(encoded)?;
+        let mut largest = Extent::default();
+        for (walked, window) in (0u64..).zip(plan.walk(length, accum, Cursor::default())) {
+            if walked >= WALKED {
+                return Ok(largest.max(self.bound(encoded)));
+            }
+            for micro in window.micros() {
+                largest = largest.max(extent(plan.extent(micro)));
+            }
+        }
+        Ok(largest)
+    }
+
+    /// The largest micro-batch of one pass in file order.
+    pub fn extent(&self) -> Result<Extent> {
+        let Some(encoded) = &self.encoded else { return Ok(self.assumed()) };
+        let plan = self.batches(encoded)?;
+        let epoch = plan.epoch(0);
+        Ok(epoch.micros().fold(Extent::default(), |largest, micro| largest.max(extent(plan.extent(micro)))))
+    }
+
+    /// Every row as long as it may be.
+    fn assumed(&self) -> Extent {
+        let longest = self.settings.max_len.unwrap_or(0);
+        let tokens = longest.saturating_mul(self.batch);
+        Extent { tokens, counted: longest.saturating_sub(1).saturating_mul(self.batch), longest }
+    }
+
+    /// The longest rows in one micro-batch: no order can make a larger one.
+    fn bound(&self, encoded: &Encoded) -> Extent {
+        let sizes = encoded.tokens.sizes();
+        let most = |lengths: &[u32]| {
+            let mut sorted = lengths.to_vec();
+            sorted.sort_unstable_by(|a, b| b.cmp(a));
+            sorted.iter().take(self.batch).map(|n| *n as usize).sum::<usize>()
+        };
+        let longest = sizes.len.iter().max().map_or(0, |n| *n as usize);
+        if self.settings.packed { self.assumed() } else { Extent { tokens: most(&sizes.len), counted: most(&sizes.counted), longest } }
+    }
+
+    /// What the token set takes, and one window of it on its way through the model.
+    pub fn holdings(&self, name: &'static str) -> Vec<Holding> {
+        let set = self.encoded.as_ref().map_or(0, |encoded| {
+            encoded.tokens.bytes() + 4 * (encoded.train.len() + encoded.held.len()) as u64
+        });
+        // Ids, labels and starts of the micro-batches of a window, and the order of an epoch.
+        let order = self.encoded.as_ref().map_or(0, |encoded| 40 * encoded.tokens.len() as u64);
+        vec![Holding::new(name, Place::Ram, set.saturating_add(order).saturating_add(64 << 10), "")]
+    }
+
+    /// Adds to a fault of a step which rows it met.
+    pub fn name_rows(&self, encoded: &Encoded, rows: &[u32], fault: Fault) -> Fault {
+        let places: Vec<String> = rows
+            .iter()
+            .filter_map(|row| encoded.tokens.origin(*row))
+            .take(4)
+            .map(|origin| {
+                let file = self.settings.paths.get(origin.file as usize).map_or_else(String::new, |p| p.display().to_string());
+                format!("{file}:{}", origin.line)
+            })
+            .collect();
+        if places.is_empty() { fault } else { fault.note(format!("the step learnt from {}", places.join(", "))) }
+    }
+}
+
+fn extent(of: data::Extent) -> Extent {
+    Extent { tokens: of.tokens, counted: of.counted, longest: of.longest }
+}
+
+/// A micro-batch as the trainer takes it.
+pub fn micro(tokens: &TokenSet, rows: &[u32]) -> Micro {
+    let mut batch = Batch::default();
+    batch.fill(tokens, rows);
+    Micro { ids: batch.ids, starts: batch.starts, labels: batch.labels, rows: batch.rows }
+}
+
+/// Planning goes on without rows when their longest is known; a run does not.
+fn absent(step: &Step, desc: &DataDesc, model: &ModelDesc, world: &mut World<'_>) -> Result<(), Refusal> {
+    if desc.settings.max_len.is_none() {
+        return Err(vec![
+            Diagnostic::error("data.unknown_length", "how long the rows are cannot be known here")
+                .label(desc.span, "has no `max_len`")
+                .label(step.name_span, "is planned from it")
+                .help("add `max_len=1024`"),
+        ]);
+    }
+    if desc.present && !matches!(model.origin, super::Origin::Absent) {
+        return Err(vec![
+            Diagnostic::error("tokenizer.missing", "rows cannot be read without a tokenizer")
+                .label(desc.span, "these rows")
+                .label(step.name_span, "needs their tokens")
+                .help("name one on `load model`: `tokenizer=\"path/to/tokenizer.json\"`"),
+        ]);
+    }
+    world.remark("rows not at hand: planned as if every row had `max_len` tokens");
+    Ok(())
+}
+
+/// What a person should know of the rows.
+fn remark(report: &Report, desc: &DataDesc, world: &mut World<'_>) {
+    let mut said = Vec::new();
+    let mut count = |n: usize, what: &str| {
+        if n > 0 {
+            said.push(format!("{n} {what}"));
+        }
+    };
+    count(report.dropped_long, "longer than max_len dropped");
+    count(report.truncated, "truncated");
+    count(report.dropped_empty, "empty dropped");
+    count(report.zero_counted, "without a counted token dropped");
+    count(report.duplicate_bos, "with a second beginning-of-text token, taken out");
+    let of = format!("line {}: {} rows, {} tokens, {} counted, longest {}", desc.line, report.rows, report.tokens, report.counted, report.longest);
+    world.remark(if said.is_empty() { of } else { format!("{of}; {}", said.join(", ")) });
+    if report.zero_counted > 0 {
+        let mut warning = Diagnostic::warning(
+            "data.no_answer",
+            format!("{} of {} rows have no token that counts in the loss", report.zero_counted, report.read),
+        )
+        .label(desc.span, "left out");
+        if !report.zero_places.is_empty() {
+            warning = warning.note(format!("first of them: {}", report.zero_places.join(", ")));
+        }
+        if !world.warnings.contains(&warning) {
+            world.warnings.push(warning);
+        }
+    }
+    if report.no_eos && desc.settings.eos {
+        world.remark("the tokenizer has no end-of-text token, so rows do not end with one");
+    }
+}

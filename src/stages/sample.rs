@@ -1,0 +1,119 @@
+//! `sample`: writes on from a prompt, so that a person sees what changed.
+
+use std::sync::Arc;
+
+use super::bridge::holdings_of;
+use super::world::blame;
+use super::{Body, Job, Lowered, Refusal, Stage, World};
+use crate::data::{ChatTemplate, PromptStyle, Tokenizer, render_prompt};
+use crate::memory::Phase;
+use crate::model::{self, Sampling};
+use crate::plan::{Step, ValueId};
+use crate::text::{Diagnostic, Fault, Result};
+
+pub struct Sample;
+
+impl Stage for Sample {
+    fn name(&self) -> &'static str {
+        "sample"
+    }
+
+    fn lower(&self, step: &Step, world: &mut World<'_>) -> Result<Lowered, Refusal> {
+        let model = world.model(step)?;
+        let Some(id) = step.input("model") else { return Err(Vec::new()) };
+        let prompt = step.args.text("prompt").unwrap_or_default().to_owned();
+        let settings = Sampling {
+            max_new: step.args.count("max_new"),
+            temperature: step.args.float("temperature"),
+            top_p: step.args.float("top_p"),
+            seed: super::train::seed(step),
+            stop: model.tokenizer.as_ref().map_or_else(Vec::new, |t| t.stop_ids().to_vec()),
+        };
+        let Some(tokenizer) = model.tokenizer.clone() else {
+            if matches!(model.origin, super::Origin::Absent) {
+                // Planned from the shape: a prompt of that many bytes has no more tokens.
+                return self.planned(step, world, &model, id, prompt.len() + 64, settings, None);
+            }
+            return Err(vec![
+                Diagnostic::error("tokenizer.missing", "a prompt cannot be read without a tokenizer")
+                    .label(step.name_span, "needs one")
+                    .help("name one on `load model`: `tokenizer=\"path/to/tokenizer.json\"`"),
+            ]);
+        };
+        let fail = |fault: Fault| vec![blame(step, "prompt", &fault)];
+        let template = ChatTemplate::choose(model.template.as_deref(), &tokenizer).map_err(fail)?;
+        let style = match step.args.text("format") {
+            Some("raw") => PromptStyle::Raw,
+            Some("chat") => PromptStyle::Chat,
+            Some("alpaca") => PromptStyle::Alpaca,
+            _ => PromptStyle::Auto,
+        };
+        let ids = render_prompt(&prompt, style, &tokenizer, template.as_ref()).map_err(fail)?;
+        if ids.is_empty() {
+            return Err(vec![
+                Diagnostic::error("sample.empty", "an empty prompt gives the model nothing to write on from")
+                    .label(step.args.span("prompt").unwrap_or(step.name_span), "no token in here"),
+            ]);
+        }
+        self.planned(step, world, &model, id, ids.len(), settings, Some(Written { prompt, ids, tokenizer }))
+    }
+}
+
+/// A prompt with the tokenizer that reads it and its answer.
+struct Written {
+    prompt: String,
+    ids: Vec<u32>,
+    tokenizer: Arc<Tokenizer>,
+}
+
+impl Sample {
+    #[allow(clippy::too_many_arguments)]
+    fn planned(
+        &self,
+        step: &Step,
+        world: &mut World<'_>,
+        model: &super::ModelDesc,
+        id: ValueId,
+        prompt_tokens: usize,
+        settings: Sampling,
+        written: Option<Written>,
+    ) -> Result<Lowered, Refusal> {
+        let fail = |fault: Fault| vec![blame(step, "max_new", &fault)];
+        let planned = model::generation(
+            &model.shape,
+            model.form,
+            model.adapter.as_ref(),
+            prompt_tokens,
+            settings.max_new,
+            world.target.threads,
+        )
+        .map_err(fail)?;
+        let holdings = holdings_of(&planned, world.target.place(), "prompt max_new").map_err(fail)?;
+        Ok(Lowered {
+            phases: vec![Phase::new("write on", holdings)],
+            keeps: Vec::new(),
+            body: Box::new(WriteOn { id, settings, written }),
+        })
+    }
+}
+
+struct WriteOn {
+    id: ValueId,
+    settings: Sampling,
+    written: Option<Written>,
+}
+
+impl Body for WriteOn {
+    fn run(self: Box<Self>, job: &mut Job<'_>) -> Result<()> {
+        job.enter("write on")?;
+        let Some(Written { prompt, ids, tokenizer }) = self.written else {
+            return Err(Fault::new("tokenizer.missing", "a prompt cannot be read without a tokenizer"));
+        };
+        let pool = job.pool();
+        let model = job.borrow(self.id)?;
+        let answer = model::generate(model, &ids, &self.settings, &pool, &mut |_| true)?;
+        let text = tokenizer.decode(&answer)?;
+        job.watch.sample(&prompt, &text);
+        Ok(())
+    }
+}

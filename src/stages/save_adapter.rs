@@ -1,0 +1,84 @@
+//! `save adapter`: the adapter alone, in PEFT's format.
+
+use std::path::PathBuf;
+
+use super::world::blame;
+use super::{Body, Job, Lowered, Refusal, Stage, World};
+use crate::memory::{Holding, Kept, Phase, Place};
+use crate::model::{LoraSettings, Shape};
+use crate::plan::{Step, ValueId};
+use crate::store::{WRITE_BUFFER, peft};
+use crate::text::{Fault, Result};
+
+pub struct SaveAdapter;
+
+impl Stage for SaveAdapter {
+    fn name(&self) -> &'static str {
+        "save adapter"
+    }
+
+    fn lower(&self, step: &Step, world: &mut World<'_>) -> Result<Lowered, Refusal> {
+        let model = world.model(step)?;
+        let Some(id) = step.input("model") else { return Err(Vec::new()) };
+        let Some(settings) = &model.adapter else { return Err(Vec::new()) };
+        let path = step.args.path("path");
+        let overwrite = step.args.flag("overwrite");
+        if let Some(path) = &path {
+            world.output(step, path, overwrite)?;
+        }
+        let folder = peft_plan(&model.shape, settings, &model.base_name);
+        let bytes = folder.planned_bytes().map_err(|fault| vec![blame(step, "path", &fault)])?;
+        let file = Holding::new("adapter file", Place::Disk, bytes, "rank targets");
+        let buffer = Holding::new("write buffer", Place::Ram, WRITE_BUFFER as u64 + (256 << 10), "");
+        Ok(Lowered {
+            phases: vec![Phase::new("write", vec![file.clone(), buffer])],
+            keeps: vec![Kept { holdings: vec![file], until: usize::MAX }],
+            body: Box::new(Write { id, path, overwrite, folder, bytes }),
+        })
+    }
+}
+
+/// The folder PEFT will find.
+fn peft_plan(shape: &Shape, settings: &LoraSettings, base_name: &str) -> peft::AdapterPlan {
+    let config = peft::AdapterConfig {
+        rank: settings.rank,
+        alpha: settings.alpha,
+        targets: peft::Targets::Names(settings.targets.iter().map(|proj| proj.name().to_owned()).collect()),
+        dropout: f64::from(settings.dropout),
+        rslora: settings.root_scale,
+        base_model: Some(base_name.to_owned()),
+    };
+    let modules = settings.modules(shape).into_iter().map(|(module, outputs, inputs)| peft::AdapterShape {
+        module,
+        inputs,
+        outputs,
+    });
+    peft::AdapterPlan::new(config, modules.collect())
+}
+
+struct Write {
+    id: ValueId,
+    path: Option<PathBuf>,
+    overwrite: bool,
+    folder: peft::AdapterPlan,
+    bytes: u64,
+}
+
+impl Body for Write {
+    fn run(self: Box<Self>, job: &mut Job<'_>) -> Result<()> {
+        job.enter("write")?;
+        let path = self.path.unwrap_or_else(|| job.run_dir.join("adapter"));
+        let model = job.borrow(self.id)?;
+        let Some(adapter) = &model.adapter else {
+            return Err(Fault::new("adapter.none", "this model has no adapter to save"));
+        };
+        let mut writer = peft::AdapterWriter::create(&path, self.overwrite, &self.folder)?;
+        for (module, pair) in adapter.iter() {
+            writer.module(&module, pair.a.view().cpu::<f32>()?, pair.b.view().cpu::<f32>()?)?;
+        }
+        writer.commit()?;
+        job.wrote(self.bytes);
+        job.watch.saved("adapter", &path, self.bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! `save merged`: the model with its adapter added in, as a Hugging Face folder.
+//!
+//! `round(W + alpha/rank · B A)`, the sum in f32 and one rounding. With `low_ram` each tensor goes through one window
+//! straight into the final file; without it the whole merged model is made first, as other tools do, and then written.
+//! Both are the same bytes.
+
+use super::output::{Destination, saved_type, write};
+use super::world::blame;
+use super::{Lowered, Refusal, Stage, World};
+use crate::plan::Step;
+use crate::text::{Diagnostic, Fault};
+
+pub struct SaveMerged;
+
+impl Stage for SaveMerged {
+    fn name(&self) -> &'static str {
+        "save merged"
+    }
+
+    fn lower(&self, step: &Step, world: &mut World<'_>) -> Result<Lowered, Refusal> {
+        let model = world.model(step)?;
+        let Some(id) = step.input("model") else { return Err(Vec::new()) };
+        let original = step.args.text("base") == Some("original");
+        if !original && step.args.given("base") && matches!(model.form.weights, crate::model::Held::Float(_)) {
+            world.warnings.push(
+                Diagnostic::warning("save.base", "the model is not quantised, so both bases are the same")
+                    .label(step.args.span("base").unwrap_or(step.name_span), "changes nothing"),
+            );
+        }
+        let dtype = saved_type(step.args.text("dtype"), model.save_as);
+        let destination = Destination::of(step, world, &model, dtype)?;
+        let fail = |fault: Fault| vec![blame(step, "path", &fault)];
+        let base = original.then(|| model.origin.clone());
+        write("merged model", id, &model, destination, step.args.flag("low_ram"), base, dtype, world).map_err(fail)
+    }
+}

@@ -1,0 +1,65 @@
+//! `train lora`: low-rank adapters on the linear layers of a frozen model.
+
+use super::train::{self, seed};
+use super::{Lowered, Refusal, Stage, World};
+use crate::model::{LoraSettings, Proj};
+use crate::plan::Step;
+use crate::text::Diagnostic;
+use crate::train::Trainable;
+
+pub struct TrainLora;
+
+impl Stage for TrainLora {
+    fn name(&self) -> &'static str {
+        "train lora"
+    }
+
+    fn lower(&self, step: &Step, world: &mut World<'_>) -> Result<Lowered, Refusal> {
+        let model = world.model(step)?;
+        let asked = asked(step);
+        let trainable = match &model.adapter {
+            None => Trainable::NewLora(asked),
+            Some(own) => Trainable::Lora(go_on(step, own, asked)?),
+        };
+        train::lower(step, world, model, trainable)
+    }
+}
+
+fn asked(step: &Step) -> LoraSettings {
+    let args = &step.args;
+    let named: Vec<Proj> = args.texts("targets").iter().filter_map(|name| Proj::from_name(name)).collect();
+    let mut targets = if named.is_empty() { Proj::ALL.to_vec() } else { named };
+    targets.sort();
+    targets.dedup();
+    LoraSettings {
+        rank: args.count("rank"),
+        alpha: args.float("alpha"),
+        dropout: args.float("dropout") as f32,
+        targets,
+        root_scale: false,
+        seed: seed(step),
+    }
+}
+
+/// Training goes on with the adapter there is: what it is made of stays, and contradicting it is an error.
+fn go_on(step: &Step, own: &LoraSettings, asked: LoraSettings) -> Result<LoraSettings, Refusal> {
+    let mut wrong = Vec::new();
+    let mut contradict = |argument: &str, differs: bool, has: String| {
+        if differs && let Some(span) = step.args.span(argument) {
+            wrong.push(
+                Diagnostic::error("train.other_adapter", format!("the model's adapter has {has}"))
+                    .label(span, "training goes on with that adapter")
+                    .help(format!("leave `{argument}` out")),
+            );
+        }
+    };
+    contradict("rank", asked.rank != own.rank, format!("rank {}", own.rank));
+    contradict("alpha", asked.alpha != own.alpha, format!("alpha {}", own.alpha));
+    let names: Vec<&str> = own.targets.iter().map(|proj| proj.name()).collect();
+    contradict("targets", asked.targets != own.targets, format!("the targets {}", names.join(", ")));
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    let dropout = if step.args.given("dropout") { asked.dropout } else { own.dropout };
+    Ok(LoraSettings { dropout, seed: asked.seed, ..own.clone() })
+}

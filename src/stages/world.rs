@@ -1,0 +1,176 @@
+//! What lowering knows: the target, the facts, and a description of every value that stages have made so far.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::facts::{Facts, ModelFiles};
+use super::target::Target;
+use crate::data::Settings;
+use crate::memory::{Holding, Kept, Phase};
+use crate::model::{Form, LoraSettings, Shape};
+use crate::plan::{Plan, Step, ValueId};
+use crate::store::{self, OutputKind, StoredType};
+use crate::text::{Diagnostic, Fault, Span};
+
+/// Where a model's values come from.
+#[derive(Clone)]
+pub enum Origin {
+    Files(Arc<ModelFiles>),
+    Random { seed: u64 },
+    /// A shape with no files: can be planned, not run.
+    Absent,
+}
+
+/// A model as the planner sees it.
+#[derive(Clone)]
+pub struct ModelDesc {
+    pub origin: Origin,
+    pub shape: Arc<Shape>,
+    pub tokenizer: Option<Arc<crate::data::Tokenizer>>,
+    /// The chat template, the model's own or the pipeline's.
+    pub template: Option<String>,
+    /// How the weights are, or will be, held.
+    pub form: Form,
+    /// False while the weights are still in their files, to be read by the stage that takes the model.
+    pub resident: bool,
+    pub adapter: Option<LoraSettings>,
+    /// What `dtype=auto` saves as.
+    pub save_as: StoredType,
+    /// What an adapter's config names as its base.
+    pub base_name: String,
+    /// What the model holds while it lives.
+    pub holdings: Vec<Holding>,
+}
+
+/// A data set as the planner sees it: rows and settings; whoever uses it tokenises with its own model.
+#[derive(Clone)]
+pub struct DataDesc {
+    pub settings: Arc<Settings>,
+    /// Whether every file is there.
+    pub present: bool,
+    /// The statement, for errors that only show once rows are tokenised.
+    pub span: Span,
+    pub line: usize,
+}
+
+#[derive(Clone)]
+pub enum Desc {
+    Model(Box<ModelDesc>),
+    Data(DataDesc),
+}
+
+/// A stage, lowered: what it holds and the body that does it.
+pub struct Lowered {
+    pub phases: Vec<Phase>,
+    pub keeps: Vec<Kept>,
+    pub body: Box<dyn super::Body>,
+}
+
+/// The state of lowering one plan for one target.
+pub struct World<'a> {
+    pub plan: &'a Plan,
+    pub target: &'a Target,
+    pub facts: &'a Facts,
+    /// Index of the step being lowered.
+    pub index: usize,
+    values: BTreeMap<ValueId, Desc>,
+    /// Folders that stages so far will make, with their lines.
+    outputs: Vec<(PathBuf, usize)>,
+    /// Warnings of any stage.
+    pub warnings: Vec<Diagnostic>,
+    /// What a reader of the plan must know of how it was made.
+    pub remarks: Vec<String>,
+    /// Every file that decides the result.
+    pub inputs: Vec<PathBuf>,
+    /// Why this schedule can be planned but not run.
+    pub not_runnable: Vec<Diagnostic>,
+}
+
+/// Diagnostics of a stage that cannot be lowered; empty when an earlier one is to blame.
+pub type Refusal = Vec<Diagnostic>;
+
+impl<'a> World<'a> {
+    pub fn new(plan: &'a Plan, target: &'a Target, facts: &'a Facts) -> Self {
+        World {
+            plan,
+            target,
+            facts,
+            index: 0,
+            values: BTreeMap::new(),
+            outputs: Vec::new(),
+            warnings: Vec::new(),
+            remarks: Vec::new(),
+            inputs: Vec::new(),
+            not_runnable: Vec::new(),
+        }
+    }
+
+    pub fn describe(&mut self, id: ValueId, desc: Desc) {
+        self.values.insert(id, desc);
+    }
+
+    /// The model a step takes or borrows as `model`. Missing only when the stage that makes it was refused.
+    pub fn model(&self, step: &Step) -> Result<ModelDesc, Refusal> {
+        match step.input("model").and_then(|id| self.values.get(&id)) {
+            Some(Desc::Model(model)) => Ok((**model).clone()),
+            _ => Err(Vec::new()),
+        }
+    }
+
+    /// The data of an input; none where an optional input was left out.
+    pub fn data(&self, step: &Step, input: &str) -> Result<Option<DataDesc>, Refusal> {
+        match step.input(input).map(|id| self.values.get(&id)) {
+            None => Ok(None),
+            Some(Some(Desc::Data(data))) => Ok(Some(data.clone())),
+            Some(_) => Err(Vec::new()),
+        }
+    }
+
+    /// How long a value that this step makes lives.
+    pub fn kept(&self, id: ValueId, holdings: Vec<Holding>) -> Kept {
+        Kept { holdings, until: self.plan.value(id).last_use }
+    }
+
+    /// Holds a folder that the step wants to make: refused where it exists, cannot be made, or is made twice.
+    pub fn output(&mut self, step: &Step, path: &Path, overwrite: bool) -> Result<(), Refusal> {
+        if let Some((_, line)) = self.outputs.iter().find(|(other, _)| other == path) {
+            return Err(vec![
+                Diagnostic::error("output.twice", format!("`{}` is saved twice", path.display()))
+                    .label(step.args.span("path").unwrap_or(step.name_span), format!("line {line} makes it already"))
+                    .help("give each save a folder of its own"),
+            ]);
+        }
+        self.outputs.push((path.to_owned(), step.line));
+        store::check_output(path, OutputKind::Folder, overwrite).map_err(|fault| vec![blame(step, "path", &fault)])
+    }
+
+    pub fn remark(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.remarks.contains(&text) {
+            self.remarks.push(text);
+        }
+    }
+
+    pub fn input_file(&mut self, path: PathBuf) {
+        if !self.inputs.contains(&path) {
+            self.inputs.push(path);
+        }
+    }
+}
+
+/// A fault blamed on an argument of a step, or on its name when the argument was not written.
+pub fn blame(step: &Step, argument: &str, fault: &Fault) -> Diagnostic {
+    let span = step.args.span(argument).unwrap_or(step.name_span);
+    Diagnostic::from_fault(fault, span, words(fault))
+}
+
+fn words(fault: &Fault) -> &'static str {
+    match fault.code {
+        "file.missing" => "named here",
+        "output.exists" => "is there already",
+        code if code.starts_with("data.") => "these rows",
+        code if code.starts_with("model.") || code.starts_with("config.") => "this model",
+        _ => "asked for here",
+    }
+}

@@ -1,0 +1,358 @@
+//! The one door through which files are written: under a temporary name beside the destination, synced, then renamed.
+//! A reader sees the old file or the whole new one; a failure or a dropped writer leaves nothing behind, and what a killed
+//! one leaves the next writer of the same path clears away.
+
+mod leftovers;
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Component, Path, PathBuf};
+
+use tempfile::{TempDir, TempPath};
+
+use crate::text::{Fault, Result};
+
+/// Bytes that an open [`AtomicFile`] holds back before it writes.
+pub const WRITE_BUFFER: usize = 1 << 20;
+
+/// What an output path is to become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputKind {
+    File,
+    Folder,
+}
+
+/// Writes one file atomically: `fill` writes, and only a whole file takes the name.
+pub fn write(path: &Path, overwrite: bool, fill: impl FnOnce(&mut AtomicFile) -> Result<()>) -> Result<()> {
+    let mut file = AtomicFile::create(path, overwrite)?;
+    fill(&mut file)?;
+    file.commit()
+}
+
+/// A file that exists under its name only once [`commit`](AtomicFile::commit) returns. One that was made by
+/// [`AtomicFolder::file`] has its final name at once, inside a folder that has not.
+#[derive(Debug)]
+pub struct AtomicFile {
+    writer: BufWriter<File>,
+    /// The name a person knows it by.
+    shown: PathBuf,
+    written: u64,
+    /// None inside an [`AtomicFolder`].
+    place: Option<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    temp: TempPath,
+    destination: PathBuf,
+    overwrite: bool,
+}
+
+impl AtomicFile {
+    /// Starts a file that will be `path`; its folder is made if need be.
+    ///
+    /// Errors: `output.exists` and the others of [`check_output`], `file.*`, `disk.full`.
+    pub fn create(path: &Path, overwrite: bool) -> Result<Self> {
+        let destination = real_destination(path);
+        leftovers::clear(&destination);
+        check_shape(path, OutputKind::File, overwrite)?;
+        let parent = make_parent(&destination)?;
+        let temp = builder(&temp_prefix(&destination, "tmp"), 0o666)
+            .tempfile_in(&parent)
+            .map_err(|e| write_fault("create a file in", &parent, &e))?;
+        let (file, temp) = temp.into_parts();
+        // A file system without locks only means that nobody can tell a leftover.
+        let _ = file.try_lock();
+        let place = Some(Place { temp, destination, overwrite });
+        Ok(AtomicFile {
+            writer: BufWriter::with_capacity(WRITE_BUFFER, file),
+            shown: path.to_owned(),
+            written: 0,
+            place,
+        })
+    }
+
+    /// Appends bytes.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.writer.write_all(bytes).map_err(|e| write_fault("write", &self.shown, &e))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Bytes put so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The name a person knows the file by.
+    pub fn path(&self) -> &Path {
+        &self.shown
+    }
+
+    /// Flushes, syncs and gives the file its name.
+    pub fn commit(mut self) -> Result<()> {
+        let fault = |e: &io::Error| write_fault("write", &self.shown, e);
+        self.writer.flush().map_err(|e| fault(&e))?;
+        self.writer.get_ref().sync_all().map_err(|e| fault(&e))?;
+        let Some(Place { temp, destination, overwrite }) = self.place.take() else { return Ok(()) };
+        let persisted = if overwrite { temp.persist(&destination) } else { temp.persist_noclobber(&destination) };
+        persisted.map_err(|e| match e.error.kind() {
+            io::ErrorKind::AlreadyExists => exists_fault(&self.shown),
+            _ => write_fault("write", &self.shown, &e.error),
+        })?;
+        sync_folder(&parent_of(&destination))
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.writer.write(bytes)?;
+        self.written += n as u64;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+/// A folder whose files are written under `.NAME.tmp-…` beside it, and which takes its name whole.
+///
+/// With `overwrite` an old folder stays until the new one is complete; then it is renamed aside, the new one takes
+/// the name, and the old one is removed.
+#[derive(Debug)]
+pub struct AtomicFolder {
+    temp: TempDir,
+    /// Held for as long as the temporary folder is in use.
+    _claim: Option<File>,
+    shown: PathBuf,
+    destination: PathBuf,
+    overwrite: bool,
+}
+
+impl AtomicFolder {
+    /// Errors: those of [`check_output`], `file.*`, `disk.full`.
+    pub fn create(path: &Path, overwrite: bool) -> Result<Self> {
+        let destination = real_destination(path);
+        leftovers::clear(&destination);
+        check_shape(path, OutputKind::Folder, overwrite)?;
+        let parent = make_parent(&destination)?;
+        let temp = builder(&temp_prefix(&destination, "tmp"), 0o777)
+            .tempdir_in(&parent)
+            .map_err(|e| write_fault("create a folder in", &parent, &e))?;
+        let claim = leftovers::claim(temp.path());
+        Ok(AtomicFolder { temp, _claim: claim, shown: path.to_owned(), destination, overwrite })
+    }
+
+    /// Starts the file `name` in the folder. `name` is a plain file name.
+    pub fn file(&self, name: &str) -> Result<AtomicFile> {
+        let shown = self.shown.join(name);
+        if !is_plain_name(name) {
+            return Err(Fault::new("output.name", format!("`{name}` is not a plain file name")).at(&shown));
+        }
+        let file = File::create_new(self.temp.path().join(name)).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => {
+                Fault::new("output.twice", format!("`{name}` would be written twice")).at(&shown)
+            }
+            _ => write_fault("create", &shown, &e),
+        })?;
+        Ok(AtomicFile { writer: BufWriter::with_capacity(WRITE_BUFFER, file), shown, written: 0, place: None })
+    }
+
+    /// Writes a whole small file.
+    pub fn text(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let mut file = self.file(name)?;
+        file.put(bytes)?;
+        file.commit()
+    }
+
+    /// Copies `from` into the folder as `name`, through a buffer.
+    pub fn copy(&self, from: &Path, name: &str) -> Result<()> {
+        let mut source = File::open(from).map_err(|e| Fault::io("read", from, &e))?;
+        let mut file = self.file(name)?;
+        let mut window = [0u8; super::disk::WINDOW];
+        loop {
+            match io::Read::read(&mut source, &mut window) {
+                Ok(0) => return file.commit(),
+                Ok(n) => file.put(window.get(..n).unwrap_or_default())?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Fault::io("read", from, &e)),
+            }
+        }
+    }
+
+    /// Gives the folder its name.
+    pub fn commit(self) -> Result<()> {
+        sync_folder(self.temp.path())?;
+        let parent = parent_of(&self.destination);
+        let fault = |e: &io::Error| write_fault("write", &self.shown, e);
+        if fs::symlink_metadata(&self.destination).is_ok() {
+            if !self.overwrite {
+                return Err(exists_fault(&self.shown));
+            }
+            let old = builder(&temp_prefix(&self.destination, "old"), 0o777)
+                .tempdir_in(&parent)
+                .map_err(|e| write_fault("create a folder in", &parent, &e))?;
+            let _claim = leftovers::claim(old.path());
+            let aside = old.path().join("old");
+            fs::rename(&self.destination, &aside).map_err(|e| fault(&e))?;
+            if let Err(e) = fs::rename(self.temp.path(), &self.destination) {
+                // The old folder goes back where it was. If even that fails it must not be removed with its holder.
+                if fs::rename(&aside, &self.destination).is_err() {
+                    let kept = old.keep();
+                    return Err(fault(&e).note(format!("the old folder is kept as `{}`", kept.join("old").display())));
+                }
+                return Err(fault(&e));
+            }
+            sync_folder(&parent)?;
+            // A leftover of the old folder is untidy but harms nobody; the new one is in place.
+            drop(old);
+        } else {
+            fs::rename(self.temp.path(), &self.destination).map_err(|e| fault(&e))?;
+            sync_folder(&parent)?;
+        }
+        // Nothing lies under the temporary name any more.
+        let _ = self.temp.keep();
+        Ok(())
+    }
+}
+
+/// Tells whether `path` could be written, before hours are spent. Makes nothing that stays; only an old folder that an
+/// interrupted overwrite had set aside is put back first.
+///
+/// Errors: `output.exists`, `output.not_a_folder`, `output.not_a_file`, `output.foreign`, `output.name`, `file.denied`,
+/// `disk.full`.
+pub fn check_output(path: &Path, kind: OutputKind, overwrite: bool) -> Result<()> {
+    let destination = real_destination(path);
+    leftovers::clear(&destination);
+    check_shape(path, kind, overwrite)?;
+    let mut folder = parent_of(&destination);
+    while fs::symlink_metadata(&folder).is_err() {
+        folder = parent_of(&folder);
+    }
+    if !folder.is_dir() {
+        return Err(Fault::new("output.not_a_folder", format!("`{}` is a file, not a folder", folder.display()))
+            .at(path)
+            .help("choose a path whose parent is a folder"));
+    }
+    // An unnamed file asks the file system itself: permissions, read-only mounts and quotas all count.
+    tempfile::tempfile_in(&folder).map(drop).map_err(|e| write_fault("write in", &folder, &e))
+}
+
+fn check_shape(path: &Path, kind: OutputKind, overwrite: bool) -> Result<()> {
+    if path.file_name().is_none() {
+        return Err(Fault::new("output.name", format!("`{}` cannot be the name of an output", path.display()))
+            .at(path)
+            .help("end the path in the name of a new file or folder"));
+    }
+    let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
+    if !overwrite {
+        return Err(exists_fault(path));
+    }
+    let is_folder = if found.is_symlink() { path.is_dir() } else { found.is_dir() };
+    match (kind, is_folder) {
+        (OutputKind::Folder, false) => {
+            Err(Fault::new("output.not_a_folder", format!("`{}` is a file where a folder is to be", path.display()))
+                .at(path)
+                .help("choose another path, or remove the file"))
+        }
+        (OutputKind::File, true) => {
+            Err(Fault::new("output.not_a_file", format!("`{}` is a folder where a file is to be", path.display()))
+                .at(path)
+                .help("choose another path"))
+        }
+        (OutputKind::Folder, true) => check_ours(path),
+        (OutputKind::File, false) => Ok(()),
+    }
+}
+
+/// Files of which a folder that may be replaced holds at least one.
+const MARKS: [&str; 4] = ["config.json", "adapter_config.json", "manifest.json", "checkpoint.json"];
+
+/// Replacing a folder removes what is in it, so only one that looks like a model, an adapter or a run is replaced.
+fn check_ours(path: &Path) -> Result<()> {
+    let mut entries = fs::read_dir(path).map_err(|e| Fault::io("read", path, &e))?;
+    if entries.next().is_none() || MARKS.iter().any(|mark| path.join(mark).is_file()) {
+        return Ok(());
+    }
+    Err(Fault::new("output.foreign", format!("`{}` holds other things than a model", path.display()))
+        .at(path)
+        .note("`overwrite` would remove the whole folder, and it looks like neither a model nor an adapter")
+        .help("choose another path, or empty the folder"))
+}
+
+fn exists_fault(path: &Path) -> Fault {
+    Fault::new("output.exists", format!("`{}` exists already", path.display()))
+        .at(path)
+        .help("add `overwrite` to replace it (the old one stays until the new one is whole), or choose another path")
+}
+
+pub(super) fn write_fault(what: &str, path: &Path, error: &io::Error) -> Fault {
+    let mut fault = Fault::io(what, path, error);
+    if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+        fault.code = "disk.full";
+        fault = fault.help("free some space on this disk, or write to another one");
+    }
+    fault
+}
+
+/// A single normal component: no separators of any system, no `..`.
+pub(super) fn is_plain_name(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
+        && !name.contains(['/', '\\', '\0'])
+        && !name.contains(':')
+}
+
+/// Where a symbolic link points, so that what it names is replaced and not the link.
+fn real_destination(path: &Path) -> PathBuf {
+    if path.is_symlink() { fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()) } else { path.to_owned() }
+}
+
+fn parent_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
+        Some(parent) => parent.to_owned(),
+        None => PathBuf::from("/"),
+    }
+}
+
+fn make_parent(path: &Path) -> Result<PathBuf> {
+    let parent = parent_of(path);
+    fs::create_dir_all(&parent).map_err(|e| write_fault("create", &parent, &e))?;
+    Ok(parent)
+}
+
+fn temp_prefix(destination: &Path, word: &str) -> OsString {
+    let mut prefix = OsString::from(".");
+    prefix.push(destination.file_name().unwrap_or_default());
+    prefix.push(format!(".{word}-"));
+    prefix
+}
+
+/// Temporary files with the permissions that any new file gets: what is made here stays under another name.
+fn builder(prefix: &OsString, mode: u32) -> tempfile::Builder<'_, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(prefix);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(mode));
+    }
+    #[cfg(not(unix))]
+    let _ = mode;
+    builder
+}
+
+/// Makes a rename in `folder` survive a power cut. Other systems than Unix do not open folders, and need not.
+fn sync_folder(folder: &Path) -> Result<()> {
+    #[cfg(unix)]
+    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| write_fault("sync", folder, &e))?;
+    #[cfg(not(unix))]
+    let _ = folder;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,23 @@
+//! Files of models and adapters: safetensors, GGUF, Hugging Face and PEFT folders. Everything is read in windows and
+//! written atomically; plain slices go in and out, and no kernel, model or stage is known here.
+//!
+//! Reads of a million values and more map the window they read and let it go; smaller ones, and those of a file system
+//! that cannot map, go by position. No map outlives its read, so a model's pages never count as the process's own
+//! memory for long, and a file that is cut short between two reads is an error message. Windows of reads by position lie
+//! on the stack of the reading thread ([`WINDOW`] bytes each), so reading allocates nothing.
+
+mod atomic;
+mod disk;
+pub mod gguf;
+mod near;
+pub mod peft;
+pub mod safetensors;
+mod source;
+mod types;
+mod writer;
+
+pub use atomic::{AtomicFile, AtomicFolder, OutputKind, WRITE_BUFFER, check_output, write};
+pub use disk::WINDOW;
+pub use source::{CARRIED, HfTokenizer, ModelSource, TensorEntry, TokenizerSource};
+pub use types::{StoredType, TensorInfo};
+pub use writer::{DEFAULT_SHARD, ModelPlan, ModelWriter};

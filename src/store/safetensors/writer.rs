@@ -1,0 +1,141 @@
+//! Writing a safetensors file in one pass: the header first, then one tensor after the other, nothing kept.
+
+use std::collections::VecDeque;
+
+use serde_json::{Map, Value, json};
+
+use crate::store::AtomicFile;
+use crate::store::disk::encode;
+use crate::store::types::{StoredType, TensorInfo, shape_text};
+use crate::text::{Fault, Result};
+
+/// The eight bytes of length and the JSON of a file that holds `tensors` in this order, padded with spaces to a multiple of
+/// eight as the format's library does.
+///
+/// Errors: `size.overflow`; `output.dtype` for types that safetensors has not; `output.twice`.
+pub fn header_bytes(tensors: &[TensorInfo], metadata: &[(&str, &str)]) -> Result<Vec<u8>> {
+    let mut header = Map::new();
+    if !metadata.is_empty() {
+        let entries: Map<String, Value> = metadata.iter().map(|(k, v)| ((*k).to_owned(), json!(v))).collect();
+        header.insert("__metadata__".to_owned(), Value::Object(entries));
+    }
+    let mut begin = 0u64;
+    for tensor in tensors {
+        let Some(dtype) = tensor.dtype.safetensors_name() else {
+            return Err(Fault::new("output.dtype", format!("safetensors has no type for {}", tensor.dtype)));
+        };
+        let end = begin.checked_add(tensor.bytes()?).ok_or_else(|| {
+            Fault::new("size.overflow", format!("the file that ends in `{}` is too large", tensor.name))
+        })?;
+        let entry = json!({ "dtype": dtype, "shape": tensor.shape, "data_offsets": [begin, end] });
+        if header.insert(tensor.name.clone(), entry).is_some() {
+            return Err(Fault::new("output.twice", format!("`{}` would be written twice", tensor.name)));
+        }
+        begin = end;
+    }
+    let mut json = Value::Object(header).to_string().into_bytes();
+    json.resize(json.len().next_multiple_of(8), b' ');
+    let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
+    bytes.extend_from_slice(&json);
+    Ok(bytes)
+}
+
+/// A safetensors file that is being written. Tensors come in the order of the list it was created with.
+#[derive(Debug)]
+pub struct SafetensorsWriter {
+    file: AtomicFile,
+    left: VecDeque<TensorInfo>,
+    /// False once a tensor failed half-way: the file can no longer become whole.
+    sound: bool,
+}
+
+impl SafetensorsWriter {
+    /// Writes the header. Errors: those of [`header_bytes`], and of writing.
+    pub fn create(mut file: AtomicFile, tensors: &[TensorInfo], metadata: &[(&str, &str)]) -> Result<Self> {
+        file.put(&header_bytes(tensors, metadata)?)?;
+        Ok(SafetensorsWriter { file, left: tensors.iter().cloned().collect(), sound: true })
+    }
+
+    /// The tensor that comes next.
+    pub fn expected(&self) -> Option<&TensorInfo> {
+        self.left.front()
+    }
+
+    /// Writes the next tensor, which must be `name`, with what `fill` puts into the sink.
+    ///
+    /// Errors: `output.order`, `output.failed` after an earlier error, `output.size` when `fill` puts too little or too much, and what `fill` returns.
+    pub fn tensor(&mut self, name: &str, fill: impl FnOnce(&mut TensorSink<'_>) -> Result<()>) -> Result<()> {
+        self.check_sound()?;
+        self.sound = false;
+        let Some(info) = self.left.pop_front().filter(|info| info.name == name) else {
+            return Err(Fault::new("output.order", format!("`{name}` is not the tensor to be written now")));
+        };
+        let mut sink = TensorSink { left: info.elements()?, info: &info, file: &mut self.file };
+        fill(&mut sink)?;
+        if sink.left != 0 {
+            return Err(sink.wrong_size());
+        }
+        self.sound = true;
+        Ok(())
+    }
+
+    fn check_sound(&self) -> Result<()> {
+        if self.sound {
+            return Ok(());
+        }
+        let what = format!("`{}` was given up after an error", self.file.path().display());
+        Err(Fault::new("output.failed", what).at(self.file.path()))
+    }
+
+    /// Syncs the file and, outside a folder, gives it its name.
+    ///
+    /// Errors: `output.order` while tensors are missing, `output.failed` after an earlier error, and those of writing.
+    pub fn commit(self) -> Result<()> {
+        self.check_sound()?;
+        if let Some(missing) = self.expected() {
+            return Err(Fault::new("output.order", format!("`{}` was not written", missing.name)));
+        }
+        self.file.commit()
+    }
+}
+
+/// Takes the elements of one tensor, in order, in pieces of any size.
+pub struct TensorSink<'a> {
+    file: &'a mut AtomicFile,
+    info: &'a TensorInfo,
+    left: u64,
+}
+
+impl TensorSink<'_> {
+    /// Appends values, rounded once to the tensor's type, to nearest even.
+    pub fn write_f32(&mut self, values: &[f32]) -> Result<()> {
+        self.left = self.left.checked_sub(values.len() as u64).ok_or_else(|| self.wrong_size())?;
+        encode(self.info.dtype, values, |bytes| self.file.put(bytes))
+    }
+
+    /// Appends values that are bf16 already, as they are; the tensor must be bf16.
+    pub fn write_bf16(&mut self, values: &[half::bf16]) -> Result<()> {
+        if self.info.dtype != StoredType::BF16 {
+            return Err(Fault::new("output.dtype", format!("`{}` is not written as bf16", self.info.name)));
+        }
+        self.left = self.left.checked_sub(values.len() as u64).ok_or_else(|| self.wrong_size())?;
+        let mut bytes = [0u8; 8192];
+        for part in values.chunks(bytes.len() / 2) {
+            for (to, from) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(part) {
+                *to = from.to_le_bytes();
+            }
+            self.file.put(bytes.get(..part.len() * 2).unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    /// The tensor that is being written.
+    pub fn info(&self) -> &TensorInfo {
+        self.info
+    }
+
+    fn wrong_size(&self) -> Fault {
+        let shape = shape_text(&self.info.shape);
+        Fault::new("output.size", format!("`{}` of shape {shape} was not given as many values", self.info.name))
+    }
+}

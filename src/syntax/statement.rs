@@ -1,0 +1,136 @@
+//! One statement to one item.
+
+use super::ast::*;
+use super::grammar::{self, Rule};
+use super::lines::Statement;
+use super::lower::Lower;
+use crate::text::{Diagnostic, SourceId, Span};
+
+pub(super) fn lower(text: &str, source: SourceId, statement: &Statement, diagnostics: &mut Vec<Diagnostic>) -> Item {
+    let code = text.get(statement.start..statement.end).unwrap_or("");
+    let span = Span::new(source, statement.start, statement.end);
+    let broken = || Item::Broken(Broken { words: leading_words(code, source, statement.start), span });
+    if statement.broken {
+        return broken();
+    }
+    let mut lower = Lower { text, source, base: statement.start, diagnostics };
+    let doc = statement.doc.clone();
+    let first = leading_words(code, source, statement.start).into_iter().next();
+    let item = match first.as_ref().map_or("", |word| &word.text) {
+        "tunepipe" => lower.edition(code, span),
+        "budget" => lower.budget(code, span, doc),
+        "param" => lower.param(code, span, doc),
+        "let" => lower.binding(code, span, doc),
+        "use" => Some(later("use", code, source, statement.start, span)),
+        "recipe" => Some(later("recipe", code, source, statement.start, span)),
+        "stage" => lower.declaration(statement, span, doc),
+        "device" => lower.entry(EntrySort::Device, code, span, doc),
+        "shape" => lower.entry(EntrySort::Shape, code, span, doc),
+        _ => lower.stage(code, span, doc),
+    };
+    item.unwrap_or_else(broken)
+}
+
+fn later(keyword: &'static str, code: &str, source: SourceId, start: usize, span: Span) -> Item {
+    let name = if keyword == "recipe" { leading_words(code, source, start).into_iter().nth(1) } else { None };
+    Item::Later(Later { keyword, name, span })
+}
+
+/// The names at a statement's start, as far as they are names.
+fn leading_words(code: &str, source: SourceId, start: usize) -> Vec<Word> {
+    let mut words = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = code.get(at..) {
+        let blank = rest.len() - rest.trim_start().len();
+        let rest = rest.trim_start();
+        let length = rest.find(|c: char| !(c.is_alphanumeric() || "_-.".contains(c))).unwrap_or(rest.len());
+        let word = rest.get(..length).unwrap_or("");
+        if !word.starts_with(|c: char| c.is_alphabetic()) || rest.get(length..).is_some_and(|r| r.starts_with('=')) {
+            break;
+        }
+        at += blank;
+        words.push(Word { text: word.to_owned(), span: Span::new(source, start + at, start + at + length) });
+        at += length;
+    }
+    words
+}
+
+impl Lower<'_> {
+    /// The pairs of a statement; reports where it cannot be read.
+    pub fn pairs<'p>(&mut self, rule: Rule, code: &'p str) -> Option<pest::iterators::Pairs<'p, Rule>> {
+        match grammar::read(rule, code) {
+            Ok(pair) => Some(pair.into_inner()),
+            Err(stop) => {
+                self.stop(&stop, code);
+                None
+            }
+        }
+    }
+
+    fn edition(&mut self, code: &str, span: Span) -> Option<Item> {
+        let number = self.pairs(Rule::edition_line, code)?.next().map(|pair| self.value(pair))?;
+        Some(Item::Edition(Edition { number, span }))
+    }
+
+    fn budget(&mut self, code: &str, span: Span, doc: Option<String>) -> Option<Item> {
+        let pairs = self.pairs(Rule::budget_line, code)?;
+        let (parts, _) = self.parts(pairs);
+        Some(Item::Budget(BudgetLine { parts, span, doc }))
+    }
+
+    fn param(&mut self, code: &str, span: Span, doc: Option<String>) -> Option<Item> {
+        let (mut name, mut kind, mut default) = (None, None, None);
+        for pair in self.pairs(Rule::param_line, code)? {
+            match pair.as_rule() {
+                Rule::name => name = Some(self.name(&pair)),
+                Rule::kind => kind = Some(self.kind(pair)),
+                Rule::expression => default = Some(self.expression(pair)),
+                _ => {}
+            }
+        }
+        Some(Item::Param(ParamLine { name: name?, kind, default, span, doc }))
+    }
+
+    fn binding(&mut self, code: &str, span: Span, doc: Option<String>) -> Option<Item> {
+        let mut pairs = self.pairs(Rule::let_line, code)?;
+        let name = self.name(&pairs.next()?);
+        let value = self.expression(pairs.next()?);
+        Some(Item::Let(LetLine { name, value, span, doc }))
+    }
+
+    fn stage(&mut self, code: &str, span: Span, doc: Option<String>) -> Option<Item> {
+        let pairs = self.pairs(Rule::stage_line, code)?;
+        let reported = self.diagnostics.len();
+        let (parts, alias) = self.parts(pairs);
+        let word = matches!(parts.first(), Some(Part::Value(Expr { kind: ExprKind::Word(_), .. })));
+        if !word {
+            // An error inside the first part already says what is wrong.
+            if self.diagnostics.len() == reported {
+                let start = parts.first().map_or(span, Part::span);
+                self.report(
+                    Diagnostic::error("syntax.statement", "a statement starts with a word")
+                        .label(start, "no stage, `budget`, `param` or `let`")
+                        .help("indent the line by two spaces if it continues the statement above"),
+                );
+            }
+            return None;
+        }
+        Some(Item::Stage(StageLine { parts, alias, span, doc }))
+    }
+
+    fn entry(&mut self, sort: EntrySort, code: &str, span: Span, doc: Option<String>) -> Option<Item> {
+        let pairs = self.pairs(Rule::entry_line, code)?;
+        let (mut parts, _) = self.parts(pairs);
+        match parts.first() {
+            Some(Part::Value(Expr { kind: ExprKind::Word(text), span: place })) => {
+                let name = Word { text: text.clone(), span: *place };
+                parts.remove(0);
+                Some(Item::Entry(Entry { sort, name, parts, span, doc }))
+            }
+            _ => {
+                self.report(Diagnostic::error("syntax.expected", "expected a name").label(span, "has no name"));
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What people and programs read: plan tables, JSON, closing tables.
+
+mod json;
+mod memory_table;
+mod overrun;
+mod plan_table;
+mod table;
+
+pub use json::{plan_json, target_json};
+pub use memory_table::{Measured, memory_table};
+pub use overrun::overrun;
+pub use plan_table::{TargetPlan, holdings_table, plan_table};

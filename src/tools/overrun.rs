@@ -1,0 +1,58 @@
+//! What is said of a pipeline that does not fit: where, by how much, and which argument makes it big.
+
+use super::{TargetPlan, holdings_table};
+use crate::memory::{Bytes, Holding, Place};
+use crate::plan::Plan;
+use crate::text::Diagnostic;
+
+/// An error for each place that overruns, labelled on the argument that the largest holding grows with.
+pub fn overrun(plan: &Plan, view: &TargetPlan) -> Vec<Diagnostic> {
+    let peak = view.profile.peak();
+    view.limits
+        .overruns(peak)
+        .into_iter()
+        .filter_map(|over| {
+            let (stage, phase) = view.profile.summit(over.place)?;
+            let step = plan.steps.iter().find(|step| step.line == stage.line)?;
+            let mut message = format!(
+                "needs {} of {}, {} more than {} has",
+                Bytes(over.peak),
+                place_words(over.place),
+                Bytes(over.peak - over.limit),
+                view.label,
+            );
+            if view.label == "this machine" {
+                message.push_str(" free");
+            }
+            let (span, words) = blamed(step, &phase.holdings, over.place)
+                .unwrap_or_else(|| (step.name_span, format!("the peak is here, in `{}`", phase.name)));
+            let budget = plan.budgets.iter().find(|budget| budget.label() == view.label);
+            let mut diagnostic = Diagnostic::error("budget.over", message).label(span, words);
+            if let Some(budget) = budget {
+                diagnostic = diagnostic.label(budget.span, format!("allows {}", Bytes(over.limit)));
+            }
+            let breakdown = holdings_table(&phase.holdings, over.place);
+            diagnostic = diagnostic.note(format!("{} · {} holds\n{}", stage.name, phase.name, breakdown.trim_end()));
+            Some(diagnostic)
+        })
+        .collect()
+}
+
+/// The argument, written in the pipeline, that the largest holding of the phase grows with.
+fn blamed(step: &crate::plan::Step, holdings: &[Holding], place: Place) -> Option<(crate::text::Span, String)> {
+    let mut here: Vec<&Holding> = holdings.iter().filter(|h| h.place == place).collect();
+    here.sort_by_key(|h| std::cmp::Reverse(h.bytes));
+    here.into_iter().find_map(|holding| {
+        let argument = holding.grows.split_whitespace().find(|name| step.args.given(name))?;
+        let span = step.args.span(argument)?;
+        Some((span, format!("makes `{}` {}", holding.name, Bytes(holding.bytes))))
+    })
+}
+
+fn place_words(place: Place) -> &'static str {
+    match place {
+        Place::Gpu => "GPU memory",
+        Place::Ram => "RAM",
+        Place::Disk => "disk",
+    }
+}

@@ -1,0 +1,46 @@
+//! Every example of the catalogue checks when it stands behind what it needs.
+
+use super::check;
+use tunepipe::catalog::{AdapterPattern, Catalog, Pattern, StageDecl, WeightsPattern};
+use tunepipe::text::render;
+
+/// A pipeline's start that makes what a stage takes or borrows.
+fn before(stage: &StageDecl) -> String {
+    let mut text = String::from("tunepipe 1\n");
+    let (mut data, mut nf4, mut lora) = (false, false, false);
+    for input in stage.inputs.iter().filter(|input| !input.optional) {
+        match input.pattern {
+            Pattern::Data => data = true,
+            Pattern::Model { weights, adapter } => {
+                text += "load model \"base\" shape=tiny-llama\n";
+                nf4 |= weights == WeightsPattern::Nf4;
+                lora |= adapter == AdapterPattern::Lora;
+            }
+        }
+    }
+    if data || lora {
+        text += "load data \"rows.jsonl\" format=alpaca\n";
+    }
+    if nf4 {
+        text += "quantize nf4\n";
+    }
+    if lora {
+        text += "train lora\n";
+    }
+    text
+}
+
+#[test]
+fn examples_of_the_catalogue_check() {
+    let mut count = 0;
+    for stage in &Catalog::standard().stages {
+        for example in &stage.examples {
+            let text = before(stage) + example;
+            let (sources, plan, diagnostics) = check(&stage.name, &text, &[]);
+            let errors: Vec<_> = diagnostics.into_iter().filter(|diagnostic| diagnostic.is_error()).collect();
+            assert!(plan.is_some() && errors.is_empty(), "{text}\n{}", render(&sources, &errors, false));
+            count += 1;
+        }
+    }
+    assert!(count >= Catalog::standard().stages.len());
+}
