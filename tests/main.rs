@@ -1,3 +1,4 @@
 //! One binary for all integration tests, so that the crate is linked once.
 
+mod golden;
 mod lang;

@@ -89,15 +89,14 @@ impl Layer<'_> {
     }
 
     /// Adds the parameters' gradients to `grads`, and makes `dx = dy · W + s · (dy B) A + keep · dx` where `dx` is
-    /// wanted.
+    /// wanted. `low` is what the forward pass kept, `d_low` room for its gradient.
     pub fn backward(
         &self,
         proj: Proj,
         mut dx: Option<(ViewMut<'_>, f32)>,
         (dy, x): (View<'_>, View<'_>),
-        low: &Option<Buf>,
+        (low, d_low): (&Option<Buf>, &mut Option<Buf>),
         grads: &mut Gradients,
-        d_low: &mut Option<Buf>,
         room: Room<'_>,
     ) -> Result<()> {
         let (n, shape) = (self.n, &self.model.shape);

@@ -84,7 +84,7 @@ impl Shape {
                     .note(format!("the largest value that is accepted is {most}")));
             }
         }
-        if self.heads % self.kv_heads != 0 {
+        if !self.heads.is_multiple_of(self.kv_heads) {
             return Err(Fault::new(
                 "config.bad_value",
                 format!(
@@ -93,7 +93,7 @@ impl Shape {
                 ),
             ));
         }
-        if self.head_dim % 2 != 0 {
+        if !self.head_dim.is_multiple_of(2) {
             return Err(Fault::new(
                 "config.bad_value",
                 format!("`head_dim` is {}; rotary positions turn pairs, so it has to be even", self.head_dim),

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::shape::Shape;
 use super::tensors::{Proj, Role, Tensor};
-use crate::kernels::{Key, normal};
+use crate::kernels::{Key, normal4};
 use crate::text::{Fault, Result};
 
 /// Gives the values of a model's tensors, a window of rows at a time.
@@ -54,8 +54,12 @@ impl WeightSource for Random {
         const CHUNK: usize = 1 << 14;
         out.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, out)| {
             let start = first + (chunk * CHUNK) as u64;
-            for (i, value) in out.iter_mut().enumerate() {
-                *value = deviation * normal(key, start + i as u64);
+            let mut four = normal4(key, start / 4);
+            for (index, value) in (start..).zip(out) {
+                if index % 4 == 0 {
+                    four = normal4(key, index / 4);
+                }
+                *value = deviation * four[(index % 4) as usize];
             }
         });
         Ok(())

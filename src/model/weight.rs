@@ -96,15 +96,20 @@ impl Weight {
     }
 
     /// `y = x · Wᵀ + keep · y` with x `[n, in]`, W `[out, in]`, y `[n, out]`.
-    pub fn project(
+    pub fn project(&self, y: ViewMut<'_>, x: View<'_>, dims: Dims, keep: f32, scratch: &mut Scratch) -> Result<()> {
+        self.project_by(self.windows(dims.1, dims.2), y, x, dims, keep, scratch)
+    }
+
+    fn project_by(
         &self,
+        windows: impl Iterator<Item = Range<usize>>,
         mut y: ViewMut<'_>,
         x: View<'_>,
-        (n, out, into): (usize, usize, usize),
+        (n, out, into): Dims,
         keep: f32,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        for rows in self.windows(out, into) {
+        for rows in windows {
             let w = self.expand(rows.start * into..rows.end * into, scratch)?;
             let len = y.len();
             let y = MatMut::strided(y.reborrow().slice(rows.start..len), n, rows.len(), out, 1);
@@ -116,13 +121,25 @@ impl Weight {
     /// `dx = dy · W + keep · dx`: the gradient that passes through a linear layer to its input.
     pub fn project_back(
         &self,
+        dx: ViewMut<'_>,
+        dy: View<'_>,
+        dims: Dims,
+        keep: f32,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        self.project_back_by(self.windows(dims.1, dims.2), dx, dy, dims, keep, scratch)
+    }
+
+    fn project_back_by(
+        &self,
+        windows: impl Iterator<Item = Range<usize>>,
         mut dx: ViewMut<'_>,
         dy: View<'_>,
-        (n, out, into): (usize, usize, usize),
+        (n, out, into): Dims,
         mut keep: f32,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        for rows in self.windows(out, into) {
+        for rows in windows {
             let w = self.expand(rows.start * into..rows.end * into, scratch)?;
             let dy = Mat::strided(dy.slice(rows.start..dy.len()), n, rows.len(), out, 1);
             kernels::matmul(MatMut::new(dx.reborrow(), n, into), dy, Mat::new(w, rows.len(), into), 1.0, keep)?;
@@ -131,6 +148,9 @@ impl Weight {
         Ok(())
     }
 }
+
+/// Tokens, rows of a weight (its outputs), and columns (its inputs).
+pub(crate) type Dims = (usize, usize, usize);
 
 fn no_room() -> crate::text::Fault {
     crate::text::Fault::new("model.scratch", "a narrow weight was read without room to widen it; this is a bug")
@@ -149,5 +169,45 @@ pub(crate) fn held_specs(rows: usize, cols: usize, held: Held) -> Result<Vec<Spe
             let values = Spec::f32(&[rows, cols]).elements()?;
             Ok(Nf4Layout::new(values, block, double)?.specs())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{Heap, Key, Pool, fill_normal, narrow};
+
+    fn buf(len: usize, stream: u64) -> Buf {
+        let mut buf = Heap.take("", Spec::f32(&[len])).expect("memory");
+        fill_normal(buf.view_mut(), 1.0, Key::new(stream)).expect("values");
+        buf
+    }
+
+    fn values(buf: &Buf) -> Vec<f32> {
+        buf.view().cpu::<f32>().expect("f32").to_vec()
+    }
+
+    /// A narrow weight read in several windows is the whole weight.
+    #[test]
+    fn windows_of_a_weight_do_not_change_the_product() {
+        let (n, out, into) = (5, 300, 18);
+        let mut half = Heap.take("", Spec::new(&[out, into], DType::BF16)).expect("memory");
+        narrow(half.view_mut(), buf(out * into, 1).view()).expect("bf16");
+        let weight = Weight::Half(half);
+        let (x, dy) = (buf(n * into, 2), buf(n * out, 3));
+        let run = |per: usize| {
+            let (mut y, mut dx) = (buf(n * out, 4), buf(n * into, 5));
+            let mut scratch = Some(buf(largest_window(out, per) * into, 6));
+            let cut = || windows(out, per);
+            weight.project_by(cut(), y.view_mut(), x.view(), (n, out, into), 1.0, &mut scratch).expect("y");
+            weight.project_back_by(cut(), dx.view_mut(), dy.view(), (n, out, into), 0.5, &mut scratch).expect("dx");
+            (values(&y), values(&dx))
+        };
+        let (whole, cut) = (run(out), run(128));
+        let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4);
+        assert!(close(&whole.0, &cut.0) && close(&whole.1, &cut.1));
+        assert!(whole.1 != values(&buf(n * into, 5)));
+        let fault = weight.project(buf(n * out, 4).view_mut(), x.view(), (n, out, into), 0.0, &mut None);
+        assert_eq!(fault.expect_err("a fault").code, "model.scratch");
     }
 }

@@ -7,8 +7,8 @@ use super::settings::Settings;
 use super::window::{Micro, Window};
 use crate::kernels::{AdamW, Buf, Key, Pool, adamw, sum_squares};
 use crate::model::{
-    Adapter, Extent, Float, Form, Gradients, Keep, Laid, LoraSettings, Make, Model, Need, Pass, Planned, Shape, Weight,
-    backward, forward, plan, score, score_backward, specs, take,
+    Adapter, Extent, Float, Form, Gradients, Keep, Laid, LoraSettings, Make, Model, Need, Pass, Planned, Proj, Shape,
+    Weight, backward, forward, plan, score, score_backward, specs, take,
 };
 use crate::text::{Fault, Result};
 
@@ -190,7 +190,7 @@ impl Trainer {
             skipped: counted == 0,
         };
         if counted > 0 {
-            let loss = self.gradients(window, counted)? / counted as f64;
+            let loss = self.learn(window, counted)? / counted as f64;
             let norm = self.norm()?;
             if !loss.is_finite() || !norm.is_finite() {
                 return Err(self.not_finite(window, loss, norm));
@@ -205,7 +205,7 @@ impl Trainer {
     }
 
     /// Fills `grads`; returns the sum of the token losses.
-    fn gradients(&mut self, window: &Window, counted: u64) -> Result<f64> {
+    fn learn(&mut self, window: &Window, counted: u64) -> Result<f64> {
         self.grads.clear()?;
         let scale = (1.0 / counted as f64) as f32;
         let mut sum = 0.0;
@@ -264,6 +264,12 @@ impl Trainer {
 
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// Gradients of the last step by parameter, before clipping.
+    pub fn gradients(&self) -> Vec<(String, &Buf)> {
+        let names = parameters(&self.model, &self.grads).into_iter().map(|(name, _)| name);
+        names.zip(self.grads.buffers()).collect()
     }
 
     /// Ends training: gradients, moments and activations are gone, the model is the caller's.
@@ -336,13 +342,14 @@ fn ready(model: &mut Model, trainable: &Trainable, pool: &dyn Pool) -> Result<()
                 return Err(Fault::new("train.no_adapter", "the model has no adapter to go on with"));
             };
             let has = &adapter.settings;
-            if has.rank != lora.rank || has.targets != lora.targets {
-                return Err(Fault::new(
-                    "train.other_adapter",
-                    format!("the model's adapter has rank {}, and training asks for rank {}", has.rank, lora.rank),
-                )
-                .note("training goes on with the adapter the model has; rank and targets have to be its own")
-                .help(format!("rank={}", has.rank)));
+            let same_targets = Proj::ALL.iter().all(|p| has.targets.contains(p) == lora.targets.contains(p));
+            if has.rank != lora.rank || !same_targets {
+                let names: Vec<&str> = has.targets.iter().map(|proj| proj.name()).collect();
+                let names = names.join(", ");
+                return Err(Fault::new("train.other_adapter", "training asks for another adapter than the model has")
+                    .note(format!("the model's has rank {} on {names}", has.rank))
+                    .note("training goes on with that adapter, so rank and targets have to be its own")
+                    .help(format!("rank={} targets=[{names}]", has.rank)));
             }
             adapter.settings.dropout = lora.dropout;
         }

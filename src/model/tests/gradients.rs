@@ -4,8 +4,15 @@ use super::oracle::Oracle;
 use super::*;
 use crate::kernels::{Buf, Spec};
 
+/// Loss, and gradients by name.
+type Learnt = (f64, Vec<(String, Vec<f32>)>);
+
 /// Loss and gradients of one micro-batch, as the engine makes them.
-fn engine(model: &Model, rows: &Rows, keep: Keep, keep_logits: bool) -> (f64, Vec<(String, Vec<f32>)>) {
+fn engine(model: &Model, rows: &Rows, keep: Keep, keep_logits: bool) -> Learnt {
+    dropping(model, rows, keep, keep_logits, None)
+}
+
+fn dropping(model: &Model, rows: &Rows, keep: Keep, keep_logits: bool, key: Option<Key>) -> Learnt {
     let batch = Laid::scored(&rows.batch(), &model.shape).expect("a batch");
     let lora = model.adapter.as_ref().map(|adapter| &adapter.settings);
     let need = Need { keep, extent: batch.extent(), lora, keep_logits, threads: 2 };
@@ -20,10 +27,10 @@ fn engine(model: &Model, rows: &Rows, keep: Keep, keep_logits: bool) -> (f64, Ve
     };
     let scale = 1.0 / batch.counted() as f32;
     let learn = || -> crate::text::Result<f64> {
-        forward(model, &mut pass, &batch, None)?;
+        forward(model, &mut pass, &batch, key)?;
         let loss = score(model, &mut pass, &batch, Some((&mut grads, scale)))?;
         score_backward(model, &mut pass, &batch, &mut grads, scale)?;
-        backward(model, &mut pass, &batch, None, &mut grads)?;
+        backward(model, &mut pass, &batch, key, &mut grads)?;
         Ok(loss)
     };
     let loss = { learn }().expect("a pass") / batch.counted() as f64;
@@ -80,28 +87,54 @@ fn adapter_gradients_are_autograds() {
     }
 }
 
-#[test]
-fn gradients_are_slopes() {
-    let shape = biased();
-    let mut model = lively(&shape, Form::dense(Float::F32));
-    let rows = rows(&shape);
-    let (_, grads) = engine(&model, &rows, Keep::All, true);
+/// The values of a trained parameter.
+fn parameter(model: &mut Model, at: usize) -> &mut [f32] {
+    let buf = match (&mut model.adapter, &mut model.tensors[at]) {
+        (Some(adapter), _) => adapter.matrices_mut().swap_remove(at),
+        (None, Weight::Dense(buf)) => buf,
+        _ => panic!("not dense"),
+    };
+    buf.view_mut().cpu::<f32>().expect("f32")
+}
+
+fn against_slopes(mut model: Model, key: Option<Key>) {
+    let rows = rows(&model.shape);
+    let (_, grads) = dropping(&model, &rows, Keep::All, true, key);
     // The steepest element of each tensor: elsewhere f32 rounding drowns the difference.
     for (at, (name, grad)) in grads.iter().enumerate() {
         let i = (0..grad.len()).max_by(|a, b| grad[*a].abs().total_cmp(&grad[*b].abs())).expect("an element");
         let step = 1e-2;
         let mut shifted = |by: f32| {
-            let Weight::Dense(buf) = &mut model.tensors[at] else { panic!("not dense") };
-            buf.view_mut().cpu::<f32>().expect("f32")[i] += by;
-            let loss = engine(&model, &rows, Keep::All, true).0;
-            let Weight::Dense(buf) = &mut model.tensors[at] else { panic!("not dense") };
-            buf.view_mut().cpu::<f32>().expect("f32")[i] -= by;
+            parameter(&mut model, at)[i] += by;
+            let loss = dropping(&model, &rows, Keep::All, true, key).0;
+            parameter(&mut model, at)[i] -= by;
             loss
         };
         let slope = (shifted(step) - shifted(-step)) / (2.0 * f64::from(step));
         let grad = f64::from(grad[i]);
         assert!((slope - grad).abs() <= 0.02 * grad.abs() + 2e-4, "{name}[{i}]: slope {slope}, gradient {grad}");
     }
+}
+
+#[test]
+fn gradients_are_slopes() {
+    against_slopes(lively(&biased(), Form::dense(Float::F32)), None);
+}
+
+/// Dropout has no counterpart in the oracle: its numbers are our own.
+#[test]
+fn gradients_through_dropout_are_slopes() {
+    let mut model = lively(&biased(), Form::dense(Float::F32));
+    let (few, all) = (LoraSettings { dropout: 0.4, ..lora(&Proj::ALL) }, lora(&Proj::ALL));
+    model.adapter = Some(lively_adapter(&biased(), few));
+    let rows = rows(&model.shape);
+    let key = Some(Key::new(77));
+    let dropped = dropping(&model, &rows, Keep::All, true, key);
+    assert!(dropped == dropping(&model, &rows, Keep::Inputs, false, key));
+    let mut plain = lively(&biased(), Form::dense(Float::F32));
+    plain.adapter = Some(lively_adapter(&biased(), all));
+    assert_ne!(dropped.0, engine(&plain, &rows, Keep::All, true).0);
+    against_slopes(model, key);
 }
 
 #[test]
@@ -120,24 +153,33 @@ fn what_is_kept_does_not_show() {
     }
 }
 
-/// More counted tokens than a window has, so that logits are really cut.
+/// More counted tokens than a window has, so that logits are really cut; against two batches of one window each.
 #[test]
 fn windows_of_logits_do_not_show() {
-    let shape = Shape {
-        vocab: 60000,
-        hidden: 8,
-        heads: 2,
-        kv_heads: 1,
-        head_dim: 4,
-        ffn: 8,
-        layers: 1,
-        max_positions: 1024,
-        ..tied()
-    };
-    let rows = Rows::new(2, &[700, 300], shape.vocab);
+    let small = Shape { hidden: 8, heads: 2, kv_heads: 1, head_dim: 4, ffn: 8, layers: 1, ..tied() };
+    let shape = Shape { vocab: 140_000, max_positions: 1024, ..small };
+    let (one, two) = (Rows::new(2, &[190], shape.vocab), Rows::new(3, &[210], shape.vocab));
+    let mut both = Rows { ids: one.ids.clone(), starts: vec![0, 190, 400], labels: one.labels.clone() };
+    both.ids.extend(&two.ids);
+    both.labels.extend(&two.labels);
     let model = lively(&shape, Form::dense(Float::F32));
-    assert!(engine(&model, &rows, Keep::All, true) == engine(&model, &rows, Keep::All, false));
-    against_oracle(&model, &Rows::new(2, &[300], shape.vocab));
+    let counted = |rows: &Rows| Extent::of(&rows.batch()).counted as f64;
+    assert!(counted(&one) < 255.0 && counted(&both) >= 256.0);
+    let whole = engine(&model, &both, Keep::All, false);
+    assert!(whole == engine(&model, &both, Keep::All, true));
+    let parts = [
+        (counted(&one), engine(&model, &one, Keep::All, false)),
+        (counted(&two), engine(&model, &two, Keep::All, false)),
+    ];
+    let mean = |of: &dyn Fn(&Learnt) -> f64| parts.iter().map(|(n, part)| n * of(part)).sum::<f64>() / counted(&both);
+    assert!((whole.0 - mean(&|part| part.0)).abs() < 1e-5);
+    for (at, (name, grad)) in whole.1.iter().enumerate() {
+        let top = grad.iter().fold(0f32, |m, x| m.max(x.abs()));
+        for (i, got) in grad.iter().enumerate() {
+            let want = mean(&|part| f64::from(part.1[at].1[i]));
+            assert!((f64::from(*got) - want).abs() < 1e-5 * f64::from(top), "{name}[{i}]");
+        }
+    }
 }
 
 #[test]
