@@ -51,10 +51,7 @@ impl Prepared {
         }
         let mut sources = Sources::default();
         let id = sources.add(name, &folder, text);
-        let (file, mut diagnostics) = crate::syntax::parse(&sources, id);
-        let (plan, found) = crate::check::check(&file, &mut sources, Catalog::standard(), &params);
-        diagnostics.extend(found);
-        let plan = plan.filter(|_| !diagnostics.iter().any(Diagnostic::is_error));
+        let (plan, diagnostics) = crate::check::check_text(id, &mut sources, Catalog::standard(), &params);
         Ok(Prepared { sources, plan, diagnostics })
     }
 

@@ -60,6 +60,8 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
         answer(&format!("{} on {}\n\n{}\n", pipeline.file.display(), lowered.view.label, plan_table(&lowered.view)));
     }
     let Some(plan) = &prepared.plan else { return Exit::Wrong };
+    // The run holds what it needs of the facts; the rest is given back before anything is measured.
+    drop(facts);
 
     let stem = pipeline.file.file_stem().map_or_else(|| "stdin".into(), |s| s.to_string_lossy().into_owned());
     let stem = if stem == "-" { "stdin".to_owned() } else { stem };

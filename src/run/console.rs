@@ -1,7 +1,7 @@
 //! What a person sees while a run goes on: a bar on a terminal, a line now and then elsewhere.
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -174,7 +174,7 @@ impl Watch for Console<'_> {
             let written = journal.event(&json!({"event": "sample", "prompt": prompt, "answer": answer}));
             self.keep(written);
         }
-        self.say(&format!("  {} {}", quoted(prompt), quoted_answer(answer)));
+        self.say(&sampled(prompt, answer));
     }
 
     fn saved(&mut self, what: &str, path: &Path, bytes: u64) {
@@ -182,7 +182,7 @@ impl Watch for Console<'_> {
             let written = journal.event(&json!({"event": "saved", "what": what, "bytes": bytes}));
             self.keep(written);
         }
-        self.say(&format!("  saved {what} to {} ({})", path.display(), Bytes(bytes)));
+        self.say(&format!("  saved {what} to {} ({})", tidy(path).display(), Bytes(bytes)));
     }
 
     fn finish(&mut self) {
@@ -194,15 +194,53 @@ impl Watch for Console<'_> {
     }
 }
 
-fn quoted(text: &str) -> String {
-    format!("“{}”", text.trim_end())
+/// A prompt with its answer, told apart by an arrow.
+fn sampled(prompt: &str, answer: &str) -> String {
+    let mut text = String::from("  sample");
+    for line in prompt.trim_end().lines() {
+        text.push_str("\n    ");
+        text.push_str(line);
+    }
+    let answer = answer.trim();
+    if answer.is_empty() {
+        text.push_str("\n  → (nothing)");
+    }
+    for (at, line) in answer.lines().enumerate() {
+        text.push_str(if at == 0 { "\n  → " } else { "\n    " });
+        text.push_str(line);
+    }
+    text
 }
 
-fn quoted_answer(text: &str) -> String {
-    let lines: Vec<&str> = text.trim().lines().collect();
-    match lines.as_slice() {
-        [] => "→ (nothing)".to_owned(),
-        [one] => format!("→ {one}"),
-        many => format!("→\n    {}", many.join("\n    ")),
+/// A path as a person would write it: `pipelines/../out` is `out`. For show only: a linked folder's parent is another.
+fn tidy(path: &Path) -> PathBuf {
+    let mut tidy = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir if matches!(tidy.components().next_back(), Some(Component::Normal(_))) => {
+                tidy.pop();
+            }
+            Component::CurDir => {}
+            part => tidy.push(part),
+        }
+    }
+    tidy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_shown_as_a_person_would_write_them() {
+        assert_eq!(tidy(Path::new("pipelines/../out/adapter")), Path::new("out/adapter"));
+        assert_eq!(tidy(Path::new("../out")), Path::new("../out"));
+        assert_eq!(tidy(Path::new("/a/./b/../c")), Path::new("/a/c"));
+    }
+
+    #[test]
+    fn an_answer_stands_under_its_prompt() {
+        assert_eq!(sampled("Q: x?\nA:", " y\nz "), "  sample\n    Q: x?\n    A:\n  → y\n    z");
+        assert_eq!(sampled("x", " "), "  sample\n    x\n  → (nothing)");
     }
 }

@@ -45,7 +45,6 @@ impl Stage for Eval {
             holding.grows = train::grows_with(&holding.name);
         }
         world.target.resize(&mut holdings, model.form);
-        holdings.extend(rows.holdings("tokens"));
         Ok(Lowered {
             phases: vec![Phase::new("score", holdings)],
             keeps: Vec::new(),

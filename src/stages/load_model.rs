@@ -42,9 +42,9 @@ impl Stage for LoadModel {
         };
         let template = step.args.text("template").map(str::to_owned);
         let base_name = step.args.path("path").map_or_else(|| "random".to_owned(), |p| p.display().to_string());
-        let mut keeps_tokenizer = Vec::new();
         if let Some(tokenizer) = &tokenizer {
-            keeps_tokenizer.push(Holding::new("tokenizer", Place::Ram, tokenizer_bytes(tokenizer), ""));
+            let holding = Holding::new("tokenizer", Place::Ram, tokenizer_bytes(tokenizer), "");
+            world.resident(Arc::as_ptr(tokenizer) as usize, holding);
         }
         let desc = ModelDesc {
             origin: origin.clone(),
@@ -61,18 +61,17 @@ impl Stage for LoadModel {
         world.describe(id, Desc::Model(Box::new(desc)));
 
         let mut phases = Vec::new();
-        let mut keeps = vec![crate::memory::Kept { holdings: keeps_tokenizer.clone(), until: usize::MAX }];
+        let mut keeps = Vec::new();
         let mut body: Box<dyn Body> = Box::new(Open);
         if resident {
             let mut reading = holdings.clone();
-            reading.extend(keeps_tokenizer);
             let window = model::reading(&shape, form).and_then(|planned| holdings_of(&planned, place, ""));
             reading.extend(window.map_err(|f| vec![blame(step, "path", &f)])?);
             phases.push(Phase::new("read", reading));
             keeps.push(world.kept(id, holdings));
             body = Box::new(Read { id, origin, shape, form });
         } else {
-            phases.push(Phase::new("open", keeps_tokenizer));
+            phases.push(Phase::new("open", Vec::new()));
         }
         Ok(Lowered { phases, keeps, body })
     }

@@ -55,7 +55,8 @@ pub fn lower(plan: &Plan, target: &Target, facts: &Facts) -> Lowering {
         }
     }
     diagnostics.append(&mut world.warnings);
-    let floor = vec![Holding::new("program", Place::Ram, PROGRAM, "")];
+    let mut floor = vec![Holding::new("program", Place::Ram, PROGRAM, "")];
+    floor.extend(world.residents());
     Lowering {
         schedule: whole.then_some(Schedule { floor, stages }),
         diagnostics,
@@ -73,7 +74,7 @@ mod tests {
     #[test]
     fn every_signature_has_a_body_and_every_body_a_signature() {
         let catalog = Catalog::standard();
-        let mut declared: Vec<&str> = catalog.stages().map(|s| s.name.as_str()).collect();
+        let mut declared: Vec<&str> = catalog.stages.iter().map(|s| s.name.as_str()).collect();
         let mut built: Vec<&str> = STAGES.iter().map(|s| s.name()).collect();
         declared.sort_unstable();
         built.sort_unstable();

@@ -59,6 +59,7 @@ impl Rows {
             };
             vec![Diagnostic::from_fault(&fault, desc.span, words).label(step.name_span, "read for this stage")]
         })?;
+        world.resident(Arc::as_ptr(&encoded) as usize, Holding::new("tokens", Place::Ram, bytes_of(&encoded), ""));
         let report = &encoded.tokens.report;
         remark(report, desc, world);
         if report.highest_id as usize >= model.shape.vocab {
@@ -104,14 +105,6 @@ impl Rows {
 
     pub fn encoded(&self) -> Result<Arc<Encoded>> {
         self.encoded.clone().ok_or_else(|| Fault::new("data.absent", "the rows are not there"))
-    }
-
-    /// Whether both are parts of one token set.
-    pub fn shares_tokens(&self, other: &Rows) -> bool {
-        match (&self.encoded, &other.encoded) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            _ => Arc::ptr_eq(&self.settings, &other.settings),
-        }
     }
 
     /// The micro-batches of every epoch.
@@ -188,16 +181,6 @@ impl Rows {
         if self.settings.packed { self.assumed() } else { Extent { tokens: most(&sizes.len), counted: most(&sizes.counted), longest } }
     }
 
-    /// What the token set takes, and one window of it on its way through the model.
-    pub fn holdings(&self, name: &'static str) -> Vec<Holding> {
-        let set = self.encoded.as_ref().map_or(0, |encoded| {
-            encoded.tokens.bytes() + 4 * (encoded.train.len() + encoded.held.len()) as u64
-        });
-        // Ids, labels and starts of the micro-batches of a window, and the order of an epoch.
-        let order = self.encoded.as_ref().map_or(0, |encoded| 40 * encoded.tokens.len() as u64);
-        vec![Holding::new(name, Place::Ram, set.saturating_add(order).saturating_add(64 << 10), "")]
-    }
-
     /// Adds to a fault of a step which rows it met.
     pub fn name_rows(&self, encoded: &Encoded, rows: &[u32], fault: Fault) -> Fault {
         let places: Vec<String> = rows
@@ -215,6 +198,12 @@ impl Rows {
 
 fn extent(of: data::Extent) -> Extent {
     Extent { tokens: of.tokens, counted: of.counted, longest: of.longest }
+}
+
+/// A token set, its split, the order of an epoch and a window on its way through the model.
+fn bytes_of(encoded: &Encoded) -> u64 {
+    let rows = encoded.tokens.len() as u64;
+    encoded.tokens.bytes().saturating_add(rows.saturating_mul(44)).saturating_add(64 << 10)
 }
 
 /// A micro-batch as the trainer takes it.

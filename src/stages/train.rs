@@ -63,7 +63,6 @@ pub fn lower(
     }
     world.target.resize(&mut holdings, model.form);
     let adapter: Vec<_> = holdings.iter().filter(|holding| holding.name == "adapter").cloned().collect();
-    holdings.extend(data.holdings());
     let mut phases = vec![Phase::new("step", holdings.clone())];
     if data.held.is_some() {
         phases.push(Phase::new("evaluate", holdings));
@@ -93,17 +92,6 @@ impl Data {
             None => train.held_out(),
         };
         Ok(Data { train: train.to_train(), held })
-    }
-
-    /// Token sets and the batch being worked on.
-    fn holdings(&self) -> Vec<crate::memory::Holding> {
-        let mut list = self.train.holdings("tokens");
-        if let Some(held) = &self.held
-            && !held.shares_tokens(&self.train)
-        {
-            list.extend(held.holdings("held-out tokens"));
-        }
-        list
     }
 }
 

@@ -81,6 +81,8 @@ pub struct World<'a> {
     pub warnings: Vec<Diagnostic>,
     /// What a reader of the plan must know of how it was made.
     pub remarks: Vec<String>,
+    /// What lowering itself has made and the run will hold from its first phase on: tokenizers and token sets.
+    resident: Vec<(usize, Holding)>,
     /// Every file that decides the result.
     pub inputs: Vec<PathBuf>,
     /// Why this schedule can be planned but not run.
@@ -101,6 +103,7 @@ impl<'a> World<'a> {
             outputs: Vec::new(),
             warnings: Vec::new(),
             remarks: Vec::new(),
+            resident: Vec::new(),
             inputs: Vec::new(),
             not_runnable: Vec::new(),
         }
@@ -143,6 +146,25 @@ impl<'a> World<'a> {
         }
         self.outputs.push((path.to_owned(), step.line));
         store::check_output(path, OutputKind::Folder, overwrite).map_err(|fault| vec![blame(step, "path", &fault)])
+    }
+
+    /// Something that is in memory before the run's first phase; `address` tells one from another.
+    pub fn resident(&mut self, address: usize, holding: Holding) {
+        if !self.resident.iter().any(|(known, _)| *known == address) {
+            self.resident.push((address, holding));
+        }
+    }
+
+    /// All that is resident, added up by name.
+    pub fn residents(&self) -> Vec<Holding> {
+        let mut list: Vec<Holding> = Vec::new();
+        for (_, holding) in &self.resident {
+            match list.iter_mut().find(|known| known.name == holding.name) {
+                Some(known) => known.bytes = known.bytes.saturating_add(holding.bytes),
+                None => list.push(holding.clone()),
+            }
+        }
+        list
     }
 
     pub fn remark(&mut self, text: impl Into<String>) {
