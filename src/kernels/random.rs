@@ -71,6 +71,11 @@ pub fn normal(key: Key, index: u64) -> f32 {
     normals(words(key, index / 4))[(index % 4) as usize]
 }
 
+/// The standard normal numbers at the four indices from `4 · block` on, for the price of one.
+pub fn normal4(key: Key, block: u64) -> [f32; 4] {
+    normals(words(key, block))
+}
+
 fn normals(words: [u32; 4]) -> [f32; 4] {
     let pair = |a: u32, b: u32| {
         // (0, 1], so that the logarithm is finite.
