@@ -24,21 +24,30 @@ pub(super) const VALUES: [f32; 16] = [
     1.0,
 ];
 
-/// Midpoints of neighbouring values, in f32: a code is the number of thresholds strictly below the value.
-pub(super) const THRESHOLDS: [f32; 15] = {
-    let mut midpoints = [0.0; 15];
-    let mut i = 0;
-    while i < 15 {
-        midpoints[i] = (VALUES[i] + VALUES[i + 1]) / 2.0;
-        i += 1;
-    }
-    midpoints
-};
+/// A code is the number of thresholds strictly below the value. These are bitsandbytes' own: midpoints of neighbouring
+/// values, but that the last is one f32 below what rounding to even would give.
+pub(super) const THRESHOLDS: [f32; 15] = [
+    -0.848_096_4,
+    -0.610_632_9,
+    -0.459_995_27,
+    -0.339_679_42,
+    -0.234_607_4,
+    -0.137_911_74,
+    -0.045_525_018,
+    0.039_790_15,
+    0.120_255_25,
+    0.203_521_25,
+    0.292_013_76,
+    0.389_312_54,
+    0.501_663_45,
+    0.642_786_9,
+    0.861_478_4,
+];
 
 /// The code of zero, also the one that fills the last byte of an odd tensor.
 const ZERO: u8 = 7;
 
-/// The smallest scale bitsandbytes divides by.
+/// The smallest scale that is divided by; the reciprocal of a smaller one can be infinite.
 const LEAST: f32 = 1e-38;
 
 /// Both values of a byte of codes.
@@ -52,29 +61,24 @@ const PAIRS: [[f32; 2]; 256] = {
     pairs
 };
 
-/// Quantises values that start at a block. A block of another length than `block` is the last of its tensor.
+/// Quantises values that start at a block.
 pub(super) fn quantise(values: &[f32], block: usize, codes: &mut [u8], absmax: &mut [f32]) {
     let step = (BLOCK / block).max(1);
     blocks2((absmax, step), (codes, step * block / 2), |i, absmax, codes| {
         let values = values[i * step * block..].chunks(block);
         for ((values, codes), absmax) in values.zip(codes.chunks_mut(block / 2)).zip(absmax) {
-            *absmax = wide!(quantise_block(values, values.len() == block, codes));
+            *absmax = wide!(quantise_block(values, codes));
         }
     });
 }
 
 #[inline(always)]
-fn quantise_block(values: &[f32], whole: bool, codes: &mut [u8]) -> f32 {
+fn quantise_block(values: &[f32], codes: &mut [u8]) -> f32 {
     // The largest bit pattern without its sign: as floats, a NaN would be lost.
     let top = values.iter().fold(0u32, |top, v| top.max(v.to_bits() & 0x7FFF_FFFF));
     let absmax = f32::from_bits(top);
-    // bitsandbytes multiplies by the reciprocal in whole blocks and divides in a short last one, whose scale it also
-    // keeps from being zero.
-    let (scale, inverse) = if whole { (absmax, 1.0 / absmax.max(LEAST)) } else { (absmax.max(LEAST), 0.0) };
-    let code = |v: f32| {
-        let v = if whole { v * inverse } else { v / scale };
-        THRESHOLDS.iter().map(|t| u8::from(*t < v)).sum::<u8>()
-    };
+    let inverse = 1.0 / absmax.max(LEAST);
+    let code = |v: f32| THRESHOLDS.iter().map(|t| u8::from(*t < v * inverse)).sum::<u8>();
     let (pairs, rest) = values.as_chunks::<2>();
     for (byte, [high, low]) in codes.iter_mut().zip(pairs) {
         *byte = code(*high) << 4 | code(*low);
@@ -82,7 +86,7 @@ fn quantise_block(values: &[f32], whole: bool, codes: &mut [u8]) -> f32 {
     if let ([last], Some(byte)) = (rest, codes.last_mut()) {
         *byte = code(*last) << 4 | ZERO;
     }
-    scale
+    absmax
 }
 
 /// The values of elements `start..start + y.len()`.

@@ -1,4 +1,6 @@
-//! 4-bit NormalFloat weights in the layout and the values of bitsandbytes 0.50.
+//! 4-bit NormalFloat weights in the layout and the values of bitsandbytes 0.50, as its GPU code makes them. (Its CPU code
+//! has rules of its own in corners: it divides in a short last block, which it also gives a scale of at least 1e-38;
+//! its last threshold is an f32 higher; and it searches the 8-bit map only to within 1/65536.)
 //!
 //! A tensor is cut, row by row, into blocks of values; each block has the largest magnitude as its scale and 4 bits a
 //! value, first value in the high half of a byte. With double quantisation the scales themselves become 8 bits each,

@@ -61,9 +61,6 @@ fn spaced(count: usize) -> Vec<f32> {
 
 /// Quantises plain scales to the dynamic type around their mean, which is returned; `absmax` has one scale for each
 /// 256 of them.
-///
-/// bitsandbytes does not search the map for a value but for the nearest of 65536 even steps of [−1, 1], so a value very
-/// near a midpoint can go to the further neighbour; bytes are equal only if that is done here, too.
 pub(super) fn quantise(plain: &[f32], codes: &mut [u8], absmax: &mut [f32]) -> f32 {
     let offset = (plain.iter().map(|v| f64::from(*v)).sum::<f64>() / plain.len().max(1) as f64) as f32;
     let blocks = plain.chunks(SCALE_BLOCK).zip(codes.chunks_mut(SCALE_BLOCK)).zip(absmax);
@@ -75,19 +72,16 @@ pub(super) fn quantise(plain: &[f32], codes: &mut [u8], absmax: &mut [f32]) -> f
         }
         let inverse = 1.0 / *absmax;
         for (code, v) in codes.iter_mut().zip(plain) {
-            *code = nearest(((v - offset) * inverse).clamp(-1.0, 1.0));
+            *code = nearest((v - offset) * inverse);
         }
     }
     offset
 }
 
-/// The code of a value of [−1, 1].
+/// The code of the value nearest to `v`; the lower one's at a midpoint.
 fn nearest(v: f32) -> u8 {
-    // One rounding to f32, as of a fused multiply-add: the f64 operations before it are exact.
-    let step = (f64::from((v + 1.0) * 0.5) * 65535.0 + 0.5) as f32 as u16;
-    let v = f64::from(step) / 65535.0 * 2.0 - 1.0;
     let map = map();
-    let right = map.partition_point(|m| f64::from(*m) < v).clamp(1, map.len() - 1);
-    let (below, above) = (v - f64::from(map[right - 1]), f64::from(map[right]) - v);
-    (if above < below { right } else { right - 1 }) as u8
+    let right = map.partition_point(|m| *m < v).clamp(1, map.len() - 1);
+    let midpoint = (map[right - 1] + map[right]) * 0.5;
+    (if v > midpoint { right } else { right - 1 }) as u8
 }

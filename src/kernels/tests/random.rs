@@ -12,6 +12,7 @@ fn bulk_and_single_numbers_agree() {
     for i in (0..40_003).step_by(97) {
         assert_eq!(found[i], -2.0 + 5.0 * uniform(key, i as u64));
         assert_eq!(found[40_003 + i], 0.02 * normal(key, i as u64));
+        assert_eq!(normal4(key, i as u64 / 4)[i % 4], normal(key, i as u64));
     }
 }
 
