@@ -11,7 +11,7 @@ use crate::memory::{Place, admit};
 use crate::run::{Console, Journal, Voice, execute, manifest};
 use crate::stages::{Facts, Target};
 use crate::text::Fault;
-use crate::tools::{Measured, memory_table, overrun, plan_table};
+use crate::tools::{Measured, memory_table, plan_table};
 
 pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) -> Exit {
     if device == DeviceChoice::Cuda {
@@ -40,10 +40,7 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
         return refuse(pipeline, &prepared);
     };
     prepared.diagnostics.append(&mut lowered.not_runnable);
-    if let Some(plan) = &prepared.plan {
-        let over = overrun(plan, &lowered.view);
-        prepared.diagnostics.extend(over);
-    }
+    prepared.judge(&lowered.view, &here, &facts);
     if prepared.exit() != Exit::Done {
         return refuse(pipeline, &prepared);
     }

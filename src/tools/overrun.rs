@@ -5,8 +5,9 @@ use crate::memory::{Bytes, Holding, Place};
 use crate::plan::Plan;
 use crate::text::Diagnostic;
 
-/// An error for each place that overruns, labelled on the argument that the largest holding grows with.
-pub fn overrun(plan: &Plan, view: &TargetPlan) -> Vec<Diagnostic> {
+/// An error for each place that overruns, labelled on the argument that the largest holding grows with. `remedy` is
+/// what was found to fit.
+pub fn overrun(plan: &Plan, view: &TargetPlan, remedy: Option<&str>) -> Vec<Diagnostic> {
     let peak = view.profile.peak();
     view.limits
         .overruns(peak)
@@ -33,7 +34,10 @@ pub fn overrun(plan: &Plan, view: &TargetPlan) -> Vec<Diagnostic> {
             }
             let breakdown = holdings_table(&phase.holdings, over.place);
             diagnostic = diagnostic.note(format!("{} · {} holds\n{}", stage.name, phase.name, breakdown.trim_end()));
-            Some(diagnostic)
+            Some(match remedy {
+                Some(remedy) => diagnostic.help(remedy),
+                None => diagnostic,
+            })
         })
         .collect()
 }
@@ -43,8 +47,8 @@ fn blamed(step: &crate::plan::Step, holdings: &[Holding], place: Place) -> Optio
     let mut here: Vec<&Holding> = holdings.iter().filter(|h| h.place == place).collect();
     here.sort_by_key(|h| std::cmp::Reverse(h.bytes));
     here.into_iter().find_map(|holding| {
-        let argument = holding.grows.split_whitespace().find(|name| step.args.given(name))?;
-        let span = step.args.span(argument)?;
+        let grows = || holding.grows.split([',', ' ']).filter(|word| !word.is_empty());
+        let span = grows().find_map(|argument| step.args.span(argument))?;
         Some((span, format!("makes `{}` {}", holding.name, Bytes(holding.bytes))))
     })
 }

@@ -84,8 +84,11 @@ pub fn plan_table(plan: &TargetPlan) -> String {
         let _ = writeln!(out, "\n  {place} at its peak, {} · {}:", stage.name, phase.name);
         out.push_str(&holdings_table(&phase.holdings, place));
     }
+    if !plan.remarks.is_empty() {
+        out.push('\n');
+    }
     for remark in &plan.remarks {
-        let _ = writeln!(out, "\n  note: {remark}");
+        let _ = writeln!(out, "  note: {remark}");
     }
     out
 }
