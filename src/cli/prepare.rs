@@ -25,6 +25,8 @@ pub struct Lowered {
     pub schedule: Schedule<Box<dyn Body>>,
     pub view: TargetPlan,
     pub inputs: Vec<PathBuf>,
+    /// Folders that the run will make.
+    pub outputs: Vec<PathBuf>,
     pub not_runnable: Vec<Diagnostic>,
 }
 
@@ -76,10 +78,11 @@ impl Prepared {
         let view = TargetPlan {
             label: target.label.clone(),
             limits: target.limits,
+            budget: target.budget,
             profile,
             remarks: lowering.remarks,
         };
-        Some(Lowered { schedule, view, inputs: lowering.inputs, not_runnable: lowering.not_runnable })
+        Some(Lowered { schedule, view, inputs: lowering.inputs, outputs: lowering.outputs, not_runnable: lowering.not_runnable })
     }
 
     /// Lowers for every budget, or for this machine where there is none, and judges each.

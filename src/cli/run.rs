@@ -33,13 +33,19 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
         prepared.targets(&facts);
     }
     let mut here = Target::this_machine();
-    here.limits = machine::free(Path::new("."));
     let lowered = if prepared.exit() == Exit::Done { prepared.lower(&here, &facts) } else { None };
+    if let Some(lowered) = &lowered {
+        here.limits = machine::free(&lowered.outputs);
+    }
     facts.quiet_down();
     let Some(mut lowered) = lowered else {
         return refuse(pipeline, &prepared);
     };
-    prepared.diagnostics.append(&mut lowered.not_runnable);
+    lowered.view.limits = here.limits;
+    // What was a warning to a plan is an error to a run.
+    let fatal = std::mem::take(&mut lowered.not_runnable);
+    prepared.diagnostics.retain(|known| !fatal.iter().any(|other| other.message == known.message));
+    prepared.diagnostics.extend(fatal);
     prepared.judge(&lowered.view, &here, &facts);
     if prepared.exit() != Exit::Done {
         return refuse(pipeline, &prepared);

@@ -126,6 +126,13 @@ impl Watch for Console<'_> {
         }
     }
 
+    fn stage(&mut self, name: &str, line: usize) {
+        if let Some(journal) = self.journal.as_deref_mut() {
+            let written = journal.event(&json!({"event": "stage", "stage": name, "line": line}));
+            self.keep(written);
+        }
+    }
+
     fn step(&mut self, seen: &StepSeen) {
         if let Some(journal) = self.journal.as_deref_mut() {
             let written = journal.step(seen);

@@ -54,6 +54,7 @@ impl Stage for LoadModel {
             form,
             resident,
             adapter: None,
+            retrained: None,
             save_as,
             base_name,
             holdings: if resident { holdings.clone() } else { Vec::new() },
@@ -203,7 +204,11 @@ fn tokenizer(
     let args = &step.args;
     let from_path = args.path("tokenizer");
     let tokenizer = match (from_path, args.text("tokenizer"), origin) {
-        (Some(path), _, _) => Some(world.facts.tokenizer(&path).map_err(|f| vec![blame(step, "tokenizer", &f)])?),
+        (Some(path), _, _) => {
+            let read = world.facts.tokenizer(&path).map_err(|f| vec![blame(step, "tokenizer", &f)])?;
+            world.input_file(if path.is_dir() { path.join("tokenizer.json") } else { path });
+            Some(read)
+        }
         (None, Some("bytes"), _) | (None, None, Origin::Random { .. }) => {
             Some(world.facts.byte_tokenizer().map_err(|f| vec![blame(step, "tokenizer", &f)])?)
         }

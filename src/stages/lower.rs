@@ -19,6 +19,8 @@ pub struct Lowering {
     pub remarks: Vec<String>,
     /// Files that decide the result, for the manifest.
     pub inputs: Vec<PathBuf>,
+    /// Folders that the run will make.
+    pub outputs: Vec<PathBuf>,
     /// Errors that stop a run but not a plan.
     pub not_runnable: Vec<Diagnostic>,
 }
@@ -60,6 +62,7 @@ pub fn lower(plan: &Plan, target: &Target, facts: &Facts) -> Lowering {
     Lowering {
         schedule: whole.then_some(Schedule { floor, stages }),
         diagnostics,
+        outputs: world.outputs(),
         remarks: world.remarks,
         inputs: world.inputs,
         not_runnable: world.not_runnable,

@@ -171,7 +171,7 @@ impl Body for Write {
     fn run(self: Box<Self>, job: &mut Job<'_>) -> Result<()> {
         job.enter("write")?;
         let pool = job.pool();
-        let Destination { path, overwrite, folder, bytes } = self.destination;
+        let Destination { path, overwrite, folder, .. } = self.destination;
         let (model, watch) = job.borrow_and_watch(self.id)?;
         let tensors = model.shape.tensors();
         let files;
@@ -216,7 +216,7 @@ impl Body for Write {
         }
         writer.commit()?;
         watch.finish();
-        job.wrote(bytes);
+        let bytes = job.wrote(&path)?;
         job.watch.saved(self.what, &path, bytes);
         Ok(())
     }

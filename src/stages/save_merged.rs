@@ -27,6 +27,13 @@ impl Stage for SaveMerged {
                     .label(step.args.span("base").unwrap_or(step.name_span), "changes nothing"),
             );
         }
+        if let Some(line) = model.retrained.filter(|_| original) {
+            return Err(vec![
+                Diagnostic::error("save.base", "the source's weights are not the ones this adapter was trained on")
+                    .label(step.args.span("base").unwrap_or(step.name_span), format!("line {line} trained them"))
+                    .help("leave `base=original` out"),
+            ]);
+        }
         let dtype = saved_type(step.args.text("dtype"), model.save_as);
         let destination = Destination::of(step, world, &model, dtype)?;
         let fail = |fault: Fault| vec![blame(step, "path", &fault)];

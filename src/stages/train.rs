@@ -40,7 +40,7 @@ pub fn lower(
                 .label(step.name_span, "no window of the data has a token that counts"),
         ]);
     }
-    if total > 1 && settings.warmup_steps(total) > 0 && settings.warmup_steps(total) >= total {
+    if settings.warmup_steps(total) >= total {
         world.warnings.push(
             Diagnostic::warning("train.warmup", "the learning rate never reaches its peak")
                 .label(step.args.span("warmup").unwrap_or(step.name_span), format!("training has {total} steps")),
@@ -67,8 +67,9 @@ pub fn lower(
     if data.held.is_some() {
         phases.push(Phase::new("evaluate", holdings));
     }
-    if let Trainable::NewLora(lora) | Trainable::Lora(lora) = &trainable {
-        model.adapter = Some(lora.clone());
+    match &trainable {
+        Trainable::NewLora(lora) | Trainable::Lora(lora) => model.adapter = Some(lora.clone()),
+        Trainable::Full => model.retrained = Some(step.line),
     }
     model.holdings.extend(adapter);
     let keeps = vec![world.kept(output, model.holdings.clone())];

@@ -27,10 +27,9 @@ pub fn overrun(plan: &Plan, view: &TargetPlan, remedy: Option<&str>) -> Vec<Diag
             }
             let (span, words) = blamed(step, &phase.holdings, over.place)
                 .unwrap_or_else(|| (step.name_span, format!("the peak is here, in `{}`", phase.name)));
-            let budget = plan.budgets.iter().find(|budget| budget.label() == view.label);
             let mut diagnostic = Diagnostic::error("budget.over", message).label(span, words);
-            if let Some(budget) = budget {
-                diagnostic = diagnostic.label(budget.span, format!("allows {}", Bytes(over.limit)));
+            if let Some(budget) = view.budget {
+                diagnostic = diagnostic.label(budget, format!("allows {}", Bytes(over.limit)));
             }
             let breakdown = holdings_table(&phase.holdings, over.place);
             diagnostic = diagnostic.note(format!("{} · {} holds\n{}", stage.name, phase.name, breakdown.trim_end()));

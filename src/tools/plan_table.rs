@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::table::{Align, Table};
 use crate::memory::{Bytes, Holding, Limits, Place, Profile};
+use crate::text::Span;
 
 /// A pipeline's profile for one target.
 #[derive(Debug, Clone)]
@@ -11,6 +12,8 @@ pub struct TargetPlan {
     /// The device's name, `gpu`, `cpu` or `this machine`.
     pub label: String,
     pub limits: Limits,
+    /// The budget line that set the limits.
+    pub budget: Option<Span>,
     pub profile: Profile,
     /// What the reader must know of how the figures were made (`no data at hand: planned from max_len`).
     pub remarks: Vec<String>,

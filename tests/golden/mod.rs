@@ -2,6 +2,7 @@
 
 mod forward;
 mod merging;
+mod texts;
 mod training;
 
 use std::collections::HashMap;
