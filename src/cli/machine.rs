@@ -21,7 +21,8 @@ fn free_ram() -> Option<u64> {
 
 /// Of the disk that a folder lies on, or will once it is made.
 fn free_disk(folder: &Path) -> Option<u64> {
-    let there = folder.ancestors().map(|a| if a.as_os_str().is_empty() { Path::new(".") } else { a }).find(|a| a.exists())?;
+    let there =
+        folder.ancestors().map(|a| if a.as_os_str().is_empty() { Path::new(".") } else { a }).find(|a| a.exists())?;
     let stat = rustix::fs::statvfs(there).ok()?;
     stat.f_bavail.checked_mul(stat.f_frsize)
 }

@@ -82,7 +82,13 @@ impl Prepared {
             profile,
             remarks: lowering.remarks,
         };
-        Some(Lowered { schedule, view, inputs: lowering.inputs, outputs: lowering.outputs, not_runnable: lowering.not_runnable })
+        Some(Lowered {
+            schedule,
+            view,
+            inputs: lowering.inputs,
+            outputs: lowering.outputs,
+            not_runnable: lowering.not_runnable,
+        })
     }
 
     /// Lowers for every budget, or for this machine where there is none, and judges each.

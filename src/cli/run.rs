@@ -133,6 +133,9 @@ fn warn_of_drift(measured: &[Measured]) {
     }
     eprintln!("note: memory went over the plan, which is a defect of tunepipe; please report these rows:");
     for row in over {
-        eprintln!("  {} · {} {}: planned {} bytes, measured {}", row.stage, row.phase, row.place, row.planned, row.measured);
+        eprintln!(
+            "  {} · {} {}: planned {} bytes, measured {}",
+            row.stage, row.phase, row.place, row.planned, row.measured
+        );
     }
 }

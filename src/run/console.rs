@@ -68,7 +68,8 @@ impl<'a> Console<'a> {
     }
 
     fn draw(&mut self, style: &str, total: u64, fresh: bool) -> &ProgressBar {
-        let bar = self.bar.get_or_insert_with(|| ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr()));
+        let bar =
+            self.bar.get_or_insert_with(|| ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr()));
         if fresh {
             bar.reset();
             bar.set_length(total);

@@ -7,7 +7,7 @@ use candle_core::Device;
 
 use super::Watch;
 use crate::kernels::{Buf, Pool, Spec};
-use crate::memory::{Ledger, Phase, PerPlace, Place, meter};
+use crate::memory::{Ledger, PerPlace, Phase, Place, meter};
 use crate::model::Model;
 use crate::plan::{Step, ValueId};
 use crate::text::{Fault, Result};

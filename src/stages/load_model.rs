@@ -172,7 +172,8 @@ fn origin(step: &Step, named: Option<Shape>, world: &mut World<'_>) -> Result<(O
                 && let Some(shape) = named
             {
                 world.remark(format!("`{}` is not there: planned from the catalogue's shape alone", path.display()));
-                let missing = Fault::new("file.missing", format!("there is no model at `{}`", path.display())).at(&path);
+                let missing =
+                    Fault::new("file.missing", format!("there is no model at `{}`", path.display())).at(&path);
                 world.not_runnable.push(blame(step, "path", &missing));
                 return Ok((Origin::Absent, Arc::new(shape)));
             }

@@ -97,7 +97,8 @@ fn config(model: &ModelDesc, dtype: StoredType) -> Result<Value> {
 }
 
 fn pretty(value: &Value) -> Result<Vec<u8>> {
-    serde_json::to_vec_pretty(value).map_err(|e| Fault::new("json", format!("cannot write the tokenizer's config: {e}")))
+    serde_json::to_vec_pretty(value)
+        .map_err(|e| Fault::new("json", format!("cannot write the tokenizer's config: {e}")))
 }
 
 /// Where a save goes, and all that will lie there.
@@ -136,10 +137,8 @@ pub fn write(
     world: &World<'_>,
 ) -> Result<Lowered> {
     let file = Holding::new("saved files", Place::Disk, destination.bytes, "dtype");
-    let mut holdings = vec![
-        file.clone(),
-        Holding::new("write buffer", Place::Ram, WRITE_BUFFER as u64 + (256 << 10), ""),
-    ];
+    let mut holdings =
+        vec![file.clone(), Holding::new("write buffer", Place::Ram, WRITE_BUFFER as u64 + (256 << 10), "")];
     let place = world.target.place();
     let window = vec![("write window", merge_window(&model.shape.tensors()))];
     holdings.extend(holdings_of(&window, place, "")?);

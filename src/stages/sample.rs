@@ -81,9 +81,12 @@ impl Sample {
         if prompt_tokens >= model.shape.max_positions {
             let most = model.shape.max_positions;
             return Err(vec![
-                Diagnostic::error("sample.too_long", format!("the prompt has {prompt_tokens} tokens, and the model was made for {most}"))
-                    .label(step.args.span("prompt").unwrap_or(step.name_span), "leaves no room to write on")
-                    .help("shorten the prompt"),
+                Diagnostic::error(
+                    "sample.too_long",
+                    format!("the prompt has {prompt_tokens} tokens, and the model was made for {most}"),
+                )
+                .label(step.args.span("prompt").unwrap_or(step.name_span), "leaves no room to write on")
+                .help("shorten the prompt"),
             ]);
         }
         let fail = |fault: Fault| vec![blame(step, "max_new", &fault)];

@@ -17,7 +17,9 @@ use crate::text::{Diagnostic, Fault, Span};
 #[derive(Clone)]
 pub enum Origin {
     Files(Arc<ModelFiles>),
-    Random { seed: u64 },
+    Random {
+        seed: u64,
+    },
     /// A shape with no files: can be planned, not run.
     Absent,
 }

@@ -10,5 +10,5 @@ mod table;
 pub use json::{plan_json, target_json};
 pub use memory_table::{Measured, memory_table};
 pub use overrun::overrun;
+pub use plan_table::{TargetPlan, holdings_brief, plan_table};
 pub use remedy::remedy;
-pub use plan_table::{TargetPlan, holdings_table, plan_table};

@@ -1,6 +1,6 @@
 //! What is said of a pipeline that does not fit: where, by how much, and which argument makes it big.
 
-use super::{TargetPlan, holdings_table};
+use super::{TargetPlan, holdings_brief};
 use crate::memory::{Bytes, Holding, Place};
 use crate::plan::Plan;
 use crate::text::Diagnostic;
@@ -31,7 +31,7 @@ pub fn overrun(plan: &Plan, view: &TargetPlan, remedy: Option<&str>) -> Vec<Diag
             if let Some(budget) = view.budget {
                 diagnostic = diagnostic.label(budget, format!("allows {}", Bytes(over.limit)));
             }
-            let breakdown = holdings_table(&phase.holdings, over.place);
+            let breakdown = holdings_brief(&phase.holdings, over.place);
             diagnostic = diagnostic.note(format!("{} · {} holds\n{}", stage.name, phase.name, breakdown.trim_end()));
             Some(match remedy {
                 Some(remedy) => diagnostic.help(remedy),

@@ -60,7 +60,9 @@ pub fn plan_table(plan: &TargetPlan) -> String {
             row.extend(places.iter().map(|place| bytes_or_dash(phase.peak[*place])));
             let at: Vec<String> = places
                 .iter()
-                .filter(|place| phase.peak[**place] == peak[**place] && first_summit(plan, **place, stage.line, phase.name))
+                .filter(|place| {
+                    phase.peak[**place] == peak[**place] && first_summit(plan, **place, stage.line, phase.name)
+                })
                 .map(|place| format!("{place} peak"))
                 .collect();
             row.push(if at.is_empty() { String::new() } else { format!("◀ {}", at.join(", ")) });
@@ -97,7 +99,7 @@ pub fn plan_table(plan: &TargetPlan) -> String {
 }
 
 /// Holdings of one place, the largest first, with their share and what they grow with.
-pub fn holdings_table(holdings: &[Holding], place: Place) -> String {
+fn holdings_table(holdings: &[Holding], place: Place) -> String {
     let mut here: Vec<&Holding> = holdings.iter().filter(|h| h.place == place && h.bytes > 0).collect();
     here.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
     let total: u64 = here.iter().map(|h| h.bytes).fold(0, u64::saturating_add).max(1);
@@ -113,6 +115,24 @@ pub fn holdings_table(holdings: &[Holding], place: Place) -> String {
         ]);
     }
     table.render("    ")
+}
+
+/// The largest holdings of one place in few words, for a diagnostic: those of a hundredth and more.
+pub fn holdings_brief(holdings: &[Holding], place: Place) -> String {
+    let mut here: Vec<&Holding> = holdings.iter().filter(|h| h.place == place && h.bytes > 0).collect();
+    here.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+    let total: u64 = here.iter().map(|h| h.bytes).fold(0, u64::saturating_add).max(1);
+    let (shown, small): (Vec<&Holding>, Vec<&Holding>) = here.into_iter().partition(|h| h.bytes >= total / 100);
+    let mut table = Table::new(&[Align::Left, Align::Right, Align::Left]);
+    for holding in &shown {
+        let grows = if holding.grows.is_empty() { String::new() } else { format!("grows with {}", holding.grows) };
+        table.row(vec![holding.name.clone(), Bytes(holding.bytes).to_string(), grows]);
+    }
+    let rest: u64 = small.iter().map(|h| h.bytes).fold(0, u64::saturating_add);
+    if rest > 0 {
+        table.row(vec![format!("{} smaller", small.len()), Bytes(rest).to_string(), String::new()]);
+    }
+    table.render("  ")
 }
 
 fn bytes_or_dash(bytes: u64) -> String {
