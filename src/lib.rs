@@ -48,33 +48,18 @@
 //!    merging to references made with transformers, PEFT, torch and bitsandbytes; candle's autograd is the oracle of
 //!    the gradients' unit tests.
 
-/// What the language offers: stages, shapes and devices.
 pub mod catalog;
-/// AST to plan: names, types, units, ownership.
 pub mod check;
-/// The command line: verbs, exit codes.
 pub mod cli;
-/// Rows to batches of token ids.
 pub mod data;
-/// Each numeric operation once, writing into buffers it is given.
 pub mod kernels;
-/// Holdings, phases, schedules, their admission, and the ledger.
 pub mod memory;
-/// The decoder: shape, tensors, adapters, forward and backward.
 pub mod model;
-/// A checked pipeline: steps, values, budgets.
 pub mod plan;
-/// Executor, journal and console of an admitted schedule.
 pub mod run;
-/// One file a stage: what it holds and what it does.
 pub mod stages;
-/// Files of models and adapters, read in windows and written atomically.
 pub mod store;
-/// Source text to AST.
 pub mod syntax;
-/// Sources, spans, faults and diagnostics.
 pub mod text;
-/// Plan tables, closing tables, JSON.
 pub mod tools;
-/// The optimizer step, its settings, evaluation.
 pub mod train;

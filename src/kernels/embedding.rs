@@ -9,7 +9,7 @@ use super::vector::wide;
 use super::{Element, View, ViewMut};
 use crate::text::Result;
 
-/// x[i] = table[ids[i]]. `x` is `[n, width]` f32, `table` `[vocab, width]` f32, bf16 or f16, widened as it is read.
+/// `x[i] = table[ids[i]]`. `x` is `[n, width]` f32, `table` `[vocab, width]` f32, bf16 or f16, widened as it is read.
 pub fn embedding(x: ViewMut<'_>, table: View<'_>, ids: &[u32], width: usize) -> Result<()> {
     match table.dtype() {
         DType::BF16 => look_up::<bf16>(x, table, ids, width, bf16::to_f32),
@@ -40,7 +40,7 @@ fn look_up<T: Element>(
     Ok(())
 }
 
-/// dtable[ids[i]] += dx[i], in the order of i for an id that occurs more than once.
+/// `dtable[ids[i]] += dx[i]`, in the order of i for an id that occurs more than once.
 pub fn embedding_backward(dtable: ViewMut<'_>, dx: View<'_>, ids: &[u32], width: usize) -> Result<()> {
     let (dtable, dx) = (dtable.cpu::<f32>()?, dx.cpu::<f32>()?);
     let vocab = rows("dtable", dtable.len(), width)?;

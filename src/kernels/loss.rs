@@ -9,7 +9,7 @@ use crate::text::Result;
 /// The label of a position that counts in neither loss nor gradient.
 pub const UNCOUNTED: u32 = u32::MAX;
 
-/// For each row of `logits` `[n, vocab]`: lse = ln Σ e^logit and loss = lse − logit[label], both `[n]`. The loss of an
+/// For each row of `logits` `[n, vocab]`: lse = ln Σ e^logit and loss = `lse − logit[label]`, both `[n]`. The loss of an
 /// [`UNCOUNTED`] row is 0.
 pub fn cross_entropy(
     loss: ViewMut<'_>,

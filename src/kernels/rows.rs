@@ -5,7 +5,7 @@ use super::spread::{blocks, rows_per_block};
 use super::{View, ViewMut};
 use crate::text::Result;
 
-/// y[i] = x[rows[i]], rows of `width` elements.
+/// `y[i] = x[rows[i]]`, rows of `width` elements.
 pub fn gather_rows(y: ViewMut<'_>, x: View<'_>, rows: &[u32], width: usize) -> Result<()> {
     let (y, x) = (y.cpu::<f32>()?, x.cpu::<f32>()?);
     check("y", y.len(), "x", x.len(), rows, width)?;
@@ -18,7 +18,7 @@ pub fn gather_rows(y: ViewMut<'_>, x: View<'_>, rows: &[u32], width: usize) -> R
     Ok(())
 }
 
-/// y[rows[i]] = x[i], rows of `width` elements; other rows stay as they are, and of a row named twice the last stands.
+/// `y[rows[i]] = x[i]`, rows of `width` elements; other rows stay as they are, and of a row named twice the last stands.
 pub fn scatter_rows(y: ViewMut<'_>, x: View<'_>, rows: &[u32], width: usize) -> Result<()> {
     let (y, x) = (y.cpu::<f32>()?, x.cpu::<f32>()?);
     check("x", x.len(), "y", y.len(), rows, width)?;

@@ -1,6 +1,6 @@
 //! Text to AST. The one room that knows pest (`grammar/tunepipe.pest`).
 //!
-//! Lines are split into statements first, each statement is parsed for itself, pairs are lowered to [`ast`]. Parsing
+//! Lines are split into statements first, each statement is parsed for itself, pairs are lowered to `ast`. Parsing
 //! never fails: what cannot be read becomes [`Item::Broken`] with a diagnostic, and the rest goes on.
 
 mod ast;
