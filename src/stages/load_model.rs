@@ -53,6 +53,7 @@ impl Stage for LoadModel {
             template,
             form,
             resident,
+            trained: false,
             adapter: None,
             save_as,
             base_name,

@@ -67,8 +67,9 @@ pub fn lower(
     if data.held.is_some() {
         phases.push(Phase::new("evaluate", holdings));
     }
-    if let Trainable::NewLora(lora) | Trainable::Lora(lora) = &trainable {
-        model.adapter = Some(lora.clone());
+    match &trainable {
+        Trainable::NewLora(lora) | Trainable::Lora(lora) => model.adapter = Some(lora.clone()),
+        Trainable::Full => model.trained = true,
     }
     model.holdings.extend(adapter);
     let keeps = vec![world.kept(output, model.holdings.clone())];

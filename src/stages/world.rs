@@ -34,6 +34,8 @@ pub struct ModelDesc {
     pub form: Form,
     /// False while the weights are still in their files, to be read by the stage that takes the model.
     pub resident: bool,
+    /// Whether a full training has changed the weights since they came from their origin.
+    pub trained: bool,
     pub adapter: Option<LoraSettings>,
     /// What `dtype=auto` saves as.
     pub save_as: StoredType,
