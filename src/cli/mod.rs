@@ -34,7 +34,9 @@ impl From<Exit> for ExitCode {
 /// Fine-tunes language models from a short pipeline file, and says before it starts where every byte goes.
 #[derive(Debug, Parser)]
 #[command(name = "tunepipe", version, max_term_width = 100, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 done · 1 the pipeline is wrong · 2 wrong usage · 3 the run failed · 4 over budget")]
+#[command(
+    after_help = "Exit codes: 0 done · 1 the pipeline is wrong · 2 wrong usage · 3 the run failed · 4 over budget"
+)]
 pub struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -55,7 +57,9 @@ enum Verb {
         device: DeviceChoice,
     },
     /// Show where every byte would go, without reading a weight
-    #[command(after_help = "Example:\n  tunepipe plan finetune.tp\n  tunepipe plan finetune.tp --json | jq '.targets[0].peak'")]
+    #[command(
+        after_help = "Example:\n  tunepipe plan finetune.tp\n  tunepipe plan finetune.tp --json | jq '.targets[0].peak'"
+    )]
     Plan {
         #[command(flatten)]
         pipeline: Pipeline,

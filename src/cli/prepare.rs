@@ -11,7 +11,7 @@ use crate::memory::{Profile, Schedule};
 use crate::plan::Plan;
 use crate::stages::{Body, Facts, Target, lower};
 use crate::text::{self, Diagnostic, Fault, Sources};
-use crate::tools::{TargetPlan, overrun};
+use crate::tools::{TargetPlan, overrun, remedy};
 
 /// A pipeline as far as it could be taken.
 pub struct Prepared {
@@ -25,6 +25,8 @@ pub struct Lowered {
     pub schedule: Schedule<Box<dyn Body>>,
     pub view: TargetPlan,
     pub inputs: Vec<PathBuf>,
+    /// Folders that the run will make.
+    pub outputs: Vec<PathBuf>,
     pub not_runnable: Vec<Diagnostic>,
 }
 
@@ -76,10 +78,17 @@ impl Prepared {
         let view = TargetPlan {
             label: target.label.clone(),
             limits: target.limits,
+            budget: target.budget,
             profile,
             remarks: lowering.remarks,
         };
-        Some(Lowered { schedule, view, inputs: lowering.inputs, not_runnable: lowering.not_runnable })
+        Some(Lowered {
+            schedule,
+            view,
+            inputs: lowering.inputs,
+            outputs: lowering.outputs,
+            not_runnable: lowering.not_runnable,
+        })
     }
 
     /// Lowers for every budget, or for this machine where there is none, and judges each.
@@ -93,15 +102,18 @@ impl Prepared {
         let mut views = Vec::new();
         for target in &targets {
             if let Some(lowered) = self.lower(target, facts) {
+                self.judge(&lowered.view, target, facts);
                 views.push(lowered.view);
             }
         }
-        if let Some(plan) = &self.plan {
-            for view in &views {
-                self.diagnostics.extend(overrun(plan, view));
-            }
-        }
         views
+    }
+
+    /// Adds what is to be said of a target that the pipeline does not fit, with a change that does.
+    pub fn judge(&mut self, view: &TargetPlan, target: &Target, facts: &Facts) {
+        let Some(plan) = self.plan.as_ref().filter(|_| !view.fits()) else { return };
+        let remedy = remedy(plan, target, facts);
+        self.diagnostics.extend(overrun(plan, view, Some(&remedy)));
     }
 
     /// Whether an error other than an overrun was found.

@@ -11,7 +11,7 @@ use crate::memory::{Place, admit};
 use crate::run::{Console, Journal, Voice, execute, manifest};
 use crate::stages::{Facts, Target};
 use crate::text::Fault;
-use crate::tools::{Measured, memory_table, overrun, plan_table};
+use crate::tools::{Measured, memory_table, plan_table};
 
 pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) -> Exit {
     if device == DeviceChoice::Cuda {
@@ -33,17 +33,20 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
         prepared.targets(&facts);
     }
     let mut here = Target::this_machine();
-    here.limits = machine::free(Path::new("."));
     let lowered = if prepared.exit() == Exit::Done { prepared.lower(&here, &facts) } else { None };
+    if let Some(lowered) = &lowered {
+        here.limits = machine::free(&lowered.outputs);
+    }
     facts.quiet_down();
     let Some(mut lowered) = lowered else {
         return refuse(pipeline, &prepared);
     };
-    prepared.diagnostics.append(&mut lowered.not_runnable);
-    if let Some(plan) = &prepared.plan {
-        let over = overrun(plan, &lowered.view);
-        prepared.diagnostics.extend(over);
-    }
+    lowered.view.limits = here.limits;
+    // What was a warning to a plan is an error to a run.
+    let fatal = std::mem::take(&mut lowered.not_runnable);
+    prepared.diagnostics.retain(|known| !fatal.iter().any(|other| other.message == known.message));
+    prepared.diagnostics.extend(fatal);
+    prepared.judge(&lowered.view, &here, &facts);
     if prepared.exit() != Exit::Done {
         return refuse(pipeline, &prepared);
     }
@@ -130,6 +133,9 @@ fn warn_of_drift(measured: &[Measured]) {
     }
     eprintln!("note: memory went over the plan, which is a defect of tunepipe; please report these rows:");
     for row in over {
-        eprintln!("  {} · {} {}: planned {} bytes, measured {}", row.stage, row.phase, row.place, row.planned, row.measured);
+        eprintln!(
+            "  {} · {} {}: planned {} bytes, measured {}",
+            row.stage, row.phase, row.place, row.planned, row.measured
+        );
     }
 }

@@ -68,7 +68,8 @@ impl<'a> Console<'a> {
     }
 
     fn draw(&mut self, style: &str, total: u64, fresh: bool) -> &ProgressBar {
-        let bar = self.bar.get_or_insert_with(|| ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr()));
+        let bar =
+            self.bar.get_or_insert_with(|| ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr()));
         if fresh {
             bar.reset();
             bar.set_length(total);
@@ -123,6 +124,13 @@ impl Watch for Console<'_> {
                 _ => format!("{done} of {total}"),
             };
             eprintln!("  {what}: {done}");
+        }
+    }
+
+    fn stage(&mut self, name: &str, line: usize) {
+        if let Some(journal) = self.journal.as_deref_mut() {
+            let written = journal.event(&json!({"event": "stage", "stage": name, "line": line}));
+            self.keep(written);
         }
     }
 

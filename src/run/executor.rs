@@ -34,7 +34,10 @@ pub fn execute(
     let mut models: BTreeMap<ValueId, Model> = BTreeMap::new();
     let mut measured = Vec::new();
     let mut on_disk = 0u64;
-    for (index, ((stage, planned), step)) in schedule.stages.into_iter().zip(&profile.stages).zip(&plan.steps).enumerate() {
+    for (index, ((stage, planned), step)) in
+        schedule.stages.into_iter().zip(&profile.stages).zip(&plan.steps).enumerate()
+    {
+        watch.stage(&stage.name, stage.line);
         let mut job = Job::new(step, index, &stage.phases, &ledger, &mut models, watch, run_dir);
         let result = stage.body.run(&mut job);
         let (seen, wrote) = job.finish();

@@ -39,7 +39,8 @@ impl Stage for Eval {
             return Err(vec![super::train::too_long(step, extent.longest, &model)]);
         }
         let threads = world.target.threads;
-        let planned = train::evaluation(&model.shape, model.form, model.adapter.as_ref(), extent, threads).map_err(fail)?;
+        let planned =
+            train::evaluation(&model.shape, model.form, model.adapter.as_ref(), extent, threads).map_err(fail)?;
         let mut holdings = holdings_of(&planned, world.target.place(), "").map_err(fail)?;
         for holding in &mut holdings {
             holding.grows = train::grows_with(&holding.name);

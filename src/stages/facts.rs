@@ -115,8 +115,7 @@ impl Facts {
         tokenizer: &Arc<Tokenizer>,
         template: Option<&str>,
     ) -> Result<Arc<Encoded>> {
-        let key =
-            (Arc::as_ptr(settings) as usize, Arc::as_ptr(tokenizer) as usize, template.map(str::to_owned));
+        let key = (Arc::as_ptr(settings) as usize, Arc::as_ptr(tokenizer) as usize, template.map(str::to_owned));
         if let Some(found) = self.encoded.borrow().get(&key) {
             return found.clone();
         }
@@ -139,7 +138,8 @@ impl Facts {
 
 fn open_model(path: &Path) -> Result<ModelFiles> {
     let source = ModelSource::open(path)?;
-    let shape = Shape::from_config(source.config()).map_err(|fault| if fault.spot.is_none() { fault.at(path) } else { fault })?;
+    let shape = Shape::from_config(source.config())
+        .map_err(|fault| if fault.spot.is_none() { fault.at(path) } else { fault })?;
     let given: Vec<(&str, &[usize])> = source.tensors().iter().map(|t| (t.name.as_str(), t.shape.as_slice())).collect();
     shape.check_names(&given).map_err(|fault| if fault.spot.is_none() { fault.at(path) } else { fault })?;
     let tokenizer = match source.tokenizer() {

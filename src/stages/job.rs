@@ -1,12 +1,13 @@
 //! What a body is given to work with: the ledger, the values alive, and someone who listens.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use candle_core::Device;
 
 use super::Watch;
 use crate::kernels::{Buf, Pool, Spec};
-use crate::memory::{Ledger, Phase, PerPlace, Place, meter};
+use crate::memory::{Ledger, PerPlace, Phase, Place, meter};
 use crate::model::Model;
 use crate::plan::{Step, ValueId};
 use crate::text::{Fault, Result};
@@ -39,7 +40,7 @@ pub struct Job<'a> {
     pub watch: &'a mut dyn Watch,
     pub models: &'a mut BTreeMap<ValueId, Model>,
     /// Folder of this run, for outputs that name no place of their own.
-    pub run_dir: &'a std::path::Path,
+    pub run_dir: &'a Path,
     index: usize,
     phases: &'a [Phase],
     ledger: &'a Ledger,
@@ -56,7 +57,7 @@ impl<'a> Job<'a> {
         ledger: &'a Ledger,
         models: &'a mut BTreeMap<ValueId, Model>,
         watch: &'a mut dyn Watch,
-        run_dir: &'a std::path::Path,
+        run_dir: &'a Path,
     ) -> Self {
         Job { step, watch, models, run_dir, index, phases, ledger, phase: None, seen: Seen::new(), written: 0 }
     }
@@ -85,9 +86,11 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Counts bytes that lie on disk from now on.
-    pub fn wrote(&mut self, bytes: u64) {
+    /// Counts what lies on disk from now on, by looking at it; returns the folder's bytes.
+    pub fn wrote(&mut self, folder: &Path) -> Result<u64> {
+        let bytes = bytes_in(folder).map_err(|e| Fault::io("read", folder, &e))?;
         self.written = self.written.saturating_add(bytes);
+        Ok(bytes)
     }
 
     pub fn pool(&self) -> LedgerPool {
@@ -118,6 +121,15 @@ impl<'a> Job<'a> {
         self.leave();
         (self.seen, self.written)
     }
+}
+
+/// Bytes of the files of a folder that a stage made.
+fn bytes_in(folder: &Path) -> std::io::Result<u64> {
+    let mut total = 0;
+    for entry in std::fs::read_dir(folder)? {
+        total += entry?.metadata()?.len();
+    }
+    Ok(total)
 }
 
 fn gone(id: ValueId) -> Fault {

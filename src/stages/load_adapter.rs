@@ -65,7 +65,10 @@ fn settings(config: &AdapterConfig, source: &AdapterSource) -> Result<LoraSettin
         for name in names {
             let end = name.rsplit('.').next().unwrap_or(name);
             if Proj::from_name(end).is_none_or(|proj| !targets.contains(&proj)) {
-                return Err(Fault::new("adapter.missing_module", format!("the adapter's config names `{name}`, and its file has no values for it")));
+                return Err(Fault::new(
+                    "adapter.missing_module",
+                    format!("the adapter's config names `{name}`, and its file has no values for it"),
+                ));
             }
         }
     }
@@ -108,8 +111,11 @@ fn fits(source: &AdapterSource, settings: &LoraSettings, shape: &Shape) -> Resul
 }
 
 fn unknown(module: &str) -> Fault {
-    Fault::new("adapter.unknown_module", format!("the adapter has values for `{module}`, which the model has no place for"))
-        .note("an adapter whose keys do not fit would silently leave the base model as it was")
+    Fault::new(
+        "adapter.unknown_module",
+        format!("the adapter has values for `{module}`, which the model has no place for"),
+    )
+    .note("an adapter whose keys do not fit would silently leave the base model as it was")
 }
 
 struct Read {

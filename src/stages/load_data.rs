@@ -93,9 +93,12 @@ fn settings(step: &Step) -> Result<Settings, Refusal> {
     if args.given("long") && settings.long != Long::Error && settings.max_len.is_none() {
         let span = args.span("long").unwrap_or(step.name_span);
         return Err(vec![
-            Diagnostic::error("data.long", "`long` says what happens to rows over `max_len`, and there is no `max_len`")
-                .label(span, "longer than what?")
-                .help("add `max_len=1024`"),
+            Diagnostic::error(
+                "data.long",
+                "`long` says what happens to rows over `max_len`, and there is no `max_len`",
+            )
+            .label(span, "longer than what?")
+            .help("add `max_len=1024`"),
         ]);
     }
     Ok(settings)

@@ -53,8 +53,8 @@ impl Stage for LoadModel {
             template,
             form,
             resident,
-            trained: false,
             adapter: None,
+            retrained: None,
             save_as,
             base_name,
             holdings: if resident { holdings.clone() } else { Vec::new() },
@@ -172,7 +172,8 @@ fn origin(step: &Step, named: Option<Shape>, world: &mut World<'_>) -> Result<(O
                 && let Some(shape) = named
             {
                 world.remark(format!("`{}` is not there: planned from the catalogue's shape alone", path.display()));
-                let missing = Fault::new("file.missing", format!("there is no model at `{}`", path.display())).at(&path);
+                let missing =
+                    Fault::new("file.missing", format!("there is no model at `{}`", path.display())).at(&path);
                 world.not_runnable.push(blame(step, "path", &missing));
                 return Ok((Origin::Absent, Arc::new(shape)));
             }
@@ -204,7 +205,11 @@ fn tokenizer(
     let args = &step.args;
     let from_path = args.path("tokenizer");
     let tokenizer = match (from_path, args.text("tokenizer"), origin) {
-        (Some(path), _, _) => Some(world.facts.tokenizer(&path).map_err(|f| vec![blame(step, "tokenizer", &f)])?),
+        (Some(path), _, _) => {
+            let read = world.facts.tokenizer(&path).map_err(|f| vec![blame(step, "tokenizer", &f)])?;
+            world.input_file(if path.is_dir() { path.join("tokenizer.json") } else { path });
+            Some(read)
+        }
         (None, Some("bytes"), _) | (None, None, Origin::Random { .. }) => {
             Some(world.facts.byte_tokenizer().map_err(|f| vec![blame(step, "tokenizer", &f)])?)
         }

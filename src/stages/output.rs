@@ -1,12 +1,14 @@
 //! A Hugging Face folder as a stage's output: what will lie in it, and the values that go there.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::bridge::{FileWeights, holdings_of};
 use super::world::{ModelDesc, Origin, blame};
 use super::{Body, Count, Job, Lowered, Refusal, World};
+use crate::data::ChatTemplate;
 use crate::kernels::{self, Buf, Pool, Spec};
 use crate::memory::{Holding, Kept, Phase, Place};
 use crate::model::{Base, Float, Model, Random, Tensor, merge_window, merge_windows, merged};
@@ -48,16 +50,28 @@ pub fn folder_plan(model: &ModelDesc, dtype: StoredType, max_shard: u64) -> Resu
         model.shape.tensors().iter().map(|tensor| TensorInfo::new(&tensor.name, &tensor.shape, dtype)).collect();
     let mut plan = ModelPlan::new(tensors, config(model, dtype)?);
     plan.max_shard = max_shard;
-    match &model.origin {
-        Origin::Files(files) if !files.source.carried_files().is_empty() => {
-            plan.carried = files.source.carried_files().to_vec();
+    let carried = match &model.origin {
+        Origin::Files(files) => files.source.carried_files(),
+        _ => &[],
+    };
+    let own = match (&model.origin, &model.tokenizer) {
+        (Origin::Files(files), Some(used)) => files.tokenizer.as_ref().is_ok_and(|own| Arc::ptr_eq(own, used)),
+        _ => false,
+    };
+    if own && !carried.is_empty() {
+        plan.carried = carried.to_vec();
+    } else {
+        // The tokenizer that trained the model is the one to save; another's files would mislead.
+        let generation = |path: &&PathBuf| path.file_name().is_some_and(|name| name == "generation_config.json");
+        plan.carried = carried.iter().filter(generation).cloned().collect();
+        if let Some(tokenizer) = &model.tokenizer {
+            plan.texts.push(("tokenizer.json".into(), tokenizer.to_json()));
+            plan.texts.push(("tokenizer_config.json".into(), pretty(&tokenizer.to_config_json())?));
         }
-        _ => {
-            if let Some(tokenizer) = &model.tokenizer {
-                plan.texts.push(("tokenizer.json".into(), tokenizer.to_json()));
-                plan.texts.push(("tokenizer_config.json".into(), pretty(&tokenizer.to_config_json())?));
-            }
-        }
+    }
+    if let Some(template) = &model.template {
+        let text = ChatTemplate::builtin(template).unwrap_or(template);
+        plan.texts.push(("chat_template.jinja".into(), text.as_bytes().to_vec()));
     }
     Ok(plan)
 }
@@ -83,7 +97,8 @@ fn config(model: &ModelDesc, dtype: StoredType) -> Result<Value> {
 }
 
 fn pretty(value: &Value) -> Result<Vec<u8>> {
-    serde_json::to_vec_pretty(value).map_err(|e| Fault::new("json", format!("cannot write the tokenizer's config: {e}")))
+    serde_json::to_vec_pretty(value)
+        .map_err(|e| Fault::new("json", format!("cannot write the tokenizer's config: {e}")))
 }
 
 /// Where a save goes, and all that will lie there.
@@ -122,10 +137,8 @@ pub fn write(
     world: &World<'_>,
 ) -> Result<Lowered> {
     let file = Holding::new("saved files", Place::Disk, destination.bytes, "dtype");
-    let mut holdings = vec![
-        file.clone(),
-        Holding::new("write buffer", Place::Ram, WRITE_BUFFER as u64 + (256 << 10), ""),
-    ];
+    let mut holdings =
+        vec![file.clone(), Holding::new("write buffer", Place::Ram, WRITE_BUFFER as u64 + (256 << 10), "")];
     let place = world.target.place();
     let window = vec![("write window", merge_window(&model.shape.tensors()))];
     holdings.extend(holdings_of(&window, place, "")?);
@@ -157,7 +170,7 @@ impl Body for Write {
     fn run(self: Box<Self>, job: &mut Job<'_>) -> Result<()> {
         job.enter("write")?;
         let pool = job.pool();
-        let Destination { path, overwrite, folder, bytes } = self.destination;
+        let Destination { path, overwrite, folder, .. } = self.destination;
         let (model, watch) = job.borrow_and_watch(self.id)?;
         let tensors = model.shape.tensors();
         let files;
@@ -202,7 +215,7 @@ impl Body for Write {
         }
         writer.commit()?;
         watch.finish();
-        job.wrote(bytes);
+        let bytes = job.wrote(&path)?;
         job.watch.saved(self.what, &path, bytes);
         Ok(())
     }

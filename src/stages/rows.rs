@@ -66,7 +66,11 @@ impl Rows {
             return Err(vec![
                 Diagnostic::error(
                     "data.unknown_token",
-                    format!("a row has token {}, and the model knows ids up to {}", report.highest_id, model.shape.vocab - 1),
+                    format!(
+                        "a row has token {}, and the model knows ids up to {}",
+                        report.highest_id,
+                        model.shape.vocab - 1
+                    ),
                 )
                 .label(desc.span, "these rows")
                 .help("the rows, or the tokenizer, belong to another model"),
@@ -178,7 +182,11 @@ impl Rows {
             sorted.iter().take(self.batch).map(|n| *n as usize).sum::<usize>()
         };
         let longest = sizes.len.iter().max().map_or(0, |n| *n as usize);
-        if self.settings.packed { self.assumed() } else { Extent { tokens: most(&sizes.len), counted: most(&sizes.counted), longest } }
+        if self.settings.packed {
+            self.assumed()
+        } else {
+            Extent { tokens: most(&sizes.len), counted: most(&sizes.counted), longest }
+        }
     }
 
     /// Adds to a fault of a step which rows it met.
@@ -188,7 +196,8 @@ impl Rows {
             .filter_map(|row| encoded.tokens.origin(*row))
             .take(4)
             .map(|origin| {
-                let file = self.settings.paths.get(origin.file as usize).map_or_else(String::new, |p| p.display().to_string());
+                let file =
+                    self.settings.paths.get(origin.file as usize).map_or_else(String::new, |p| p.display().to_string());
                 format!("{file}:{}", origin.line)
             })
             .collect();
@@ -248,7 +257,10 @@ fn remark(report: &Report, desc: &DataDesc, world: &mut World<'_>) {
     count(report.dropped_empty, "empty dropped");
     count(report.zero_counted, "without a counted token dropped");
     count(report.duplicate_bos, "with a second beginning-of-text token, taken out");
-    let of = format!("line {}: {} rows, {} tokens, {} counted, longest {}", desc.line, report.rows, report.tokens, report.counted, report.longest);
+    let of = format!(
+        "line {}: {} rows, {} tokens, {} counted, longest {}",
+        desc.line, report.rows, report.tokens, report.counted, report.longest
+    );
     world.remark(if said.is_empty() { of } else { format!("{of}; {}", said.join(", ")) });
     if report.zero_counted > 0 {
         let mut warning = Diagnostic::warning(

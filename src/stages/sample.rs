@@ -78,6 +78,17 @@ impl Sample {
         settings: Sampling,
         written: Option<Written>,
     ) -> Result<Lowered, Refusal> {
+        if prompt_tokens >= model.shape.max_positions {
+            let most = model.shape.max_positions;
+            return Err(vec![
+                Diagnostic::error(
+                    "sample.too_long",
+                    format!("the prompt has {prompt_tokens} tokens, and the model was made for {most}"),
+                )
+                .label(step.args.span("prompt").unwrap_or(step.name_span), "leaves no room to write on")
+                .help("shorten the prompt"),
+            ]);
+        }
         let fail = |fault: Fault| vec![blame(step, "max_new", &fault)];
         let planned = model::generation(
             &model.shape,
@@ -88,7 +99,8 @@ impl Sample {
             world.target.threads,
         )
         .map_err(fail)?;
-        let holdings = holdings_of(&planned, world.target.place(), "prompt max_new").map_err(fail)?;
+        let mut holdings = holdings_of(&planned, world.target.place(), "prompt max_new").map_err(fail)?;
+        world.target.resize(&mut holdings, model.form);
         Ok(Lowered {
             phases: vec![Phase::new("write on", holdings)],
             keeps: Vec::new(),

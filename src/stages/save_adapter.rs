@@ -1,8 +1,8 @@
 //! `save adapter`: the adapter alone, in PEFT's format.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::world::blame;
+use super::world::{RUN_FOLDER, blame};
 use super::{Body, Job, Lowered, Refusal, Stage, World};
 use crate::memory::{Holding, Kept, Phase, Place};
 use crate::model::{LoraSettings, Shape};
@@ -23,8 +23,9 @@ impl Stage for SaveAdapter {
         let Some(settings) = &model.adapter else { return Err(Vec::new()) };
         let path = step.args.path("path");
         let overwrite = step.args.flag("overwrite");
-        if let Some(path) = &path {
-            world.output(step, path, overwrite)?;
+        match &path {
+            Some(path) => world.output(step, path, overwrite)?,
+            None => world.claim(step, &Path::new(RUN_FOLDER).join("adapter"))?,
         }
         let folder = peft_plan(&model.shape, settings, &model.base_name);
         let bytes = folder.planned_bytes().map_err(|fault| vec![blame(step, "path", &fault)])?;
@@ -33,7 +34,7 @@ impl Stage for SaveAdapter {
         Ok(Lowered {
             phases: vec![Phase::new("write", vec![file.clone(), buffer])],
             keeps: vec![Kept { holdings: vec![file], until: usize::MAX }],
-            body: Box::new(Write { id, path, overwrite, folder, bytes }),
+            body: Box::new(Write { id, path, overwrite, folder }),
         })
     }
 }
@@ -61,7 +62,6 @@ struct Write {
     path: Option<PathBuf>,
     overwrite: bool,
     folder: peft::AdapterPlan,
-    bytes: u64,
 }
 
 impl Body for Write {
@@ -77,8 +77,8 @@ impl Body for Write {
             writer.module(&module, pair.a.view().cpu::<f32>()?, pair.b.view().cpu::<f32>()?)?;
         }
         writer.commit()?;
-        job.wrote(self.bytes);
-        job.watch.saved("adapter", &path, self.bytes);
+        let bytes = job.wrote(&path)?;
+        job.watch.saved("adapter", &path, bytes);
         Ok(())
     }
 }

@@ -21,19 +21,18 @@ impl Stage for SaveMerged {
         let model = world.model(step)?;
         let Some(id) = step.input("model") else { return Err(Vec::new()) };
         let original = step.args.text("base") == Some("original");
-        if original && model.trained {
-            return Err(vec![
-                Diagnostic::error("save.base", "the source's weights are not what this adapter was trained on")
-                    .label(step.args.span("base").unwrap_or(step.name_span), "would lose a full training")
-                    .note("`train full` has changed the weights since they were loaded")
-                    .help("leave `base=original` out"),
-            ]);
-        }
         if !original && step.args.given("base") && matches!(model.form.weights, crate::model::Held::Float(_)) {
             world.warnings.push(
                 Diagnostic::warning("save.base", "the model is not quantised, so both bases are the same")
                     .label(step.args.span("base").unwrap_or(step.name_span), "changes nothing"),
             );
+        }
+        if let Some(line) = model.retrained.filter(|_| original) {
+            return Err(vec![
+                Diagnostic::error("save.base", "the source's weights are not the ones this adapter was trained on")
+                    .label(step.args.span("base").unwrap_or(step.name_span), format!("line {line} trained them"))
+                    .help("leave `base=original` out"),
+            ]);
         }
         let dtype = saved_type(step.args.text("dtype"), model.save_as);
         let destination = Destination::of(step, world, &model, dtype)?;

@@ -3,6 +3,7 @@
 use crate::memory::{Holding, Limits, Place};
 use crate::model::{Float, Form};
 use crate::plan::{Budget, Capability};
+use crate::text::Span;
 
 /// A machine to plan for: a budget's, or the one at hand.
 #[derive(Debug, Clone)]
@@ -13,6 +14,8 @@ pub struct Target {
     pub gpu: bool,
     pub capability: Option<Capability>,
     pub limits: Limits,
+    /// The budget line that set the limits; none: what is free.
+    pub budget: Option<Span>,
     /// Threads that kernels use: their scratch counts.
     pub threads: usize,
 }
@@ -25,6 +28,7 @@ impl Target {
             gpu: false,
             capability: None,
             limits: Limits::default(),
+            budget: None,
             threads: rayon::current_num_threads(),
         }
     }
@@ -36,6 +40,7 @@ impl Target {
             gpu: device.gpu.is_some(),
             capability: device.cuda,
             limits: Limits { gpu: device.gpu, ram: device.ram, disk: device.disk },
+            budget: Some(budget.span),
             threads: rayon::current_num_threads(),
         }
     }

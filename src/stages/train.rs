@@ -40,7 +40,7 @@ pub fn lower(
                 .label(step.name_span, "no window of the data has a token that counts"),
         ]);
     }
-    if total > 1 && settings.warmup_steps(total) > 0 && settings.warmup_steps(total) >= total {
+    if settings.warmup_steps(total) >= total {
         world.warnings.push(
             Diagnostic::warning("train.warmup", "the learning rate never reaches its peak")
                 .label(step.args.span("warmup").unwrap_or(step.name_span), format!("training has {total} steps")),
@@ -69,12 +69,13 @@ pub fn lower(
     }
     match &trainable {
         Trainable::NewLora(lora) | Trainable::Lora(lora) => model.adapter = Some(lora.clone()),
-        Trainable::Full => model.trained = true,
+        Trainable::Full => model.retrained = Some(step.line),
     }
     model.holdings.extend(adapter);
     let keeps = vec![world.kept(output, model.holdings.clone())];
     world.describe(output, Desc::Model(Box::new(model)));
-    let body = Loop { stage: step.stage.clone(), input, output, trainable, settings, length, total, extent, every, data };
+    let body =
+        Loop { stage: step.stage.clone(), input, output, trainable, settings, length, total, extent, every, data };
     Ok(Lowered { phases, keeps, body: Box::new(body) })
 }
 
@@ -150,21 +151,24 @@ pub fn seed(step: &Step) -> u64 {
 
 /// Which argument a fault of the settings is about.
 fn argument_of(fault: &Fault) -> &'static str {
-    ["clip", "warmup", "weight decay", "learning rate"]
-        .into_iter()
-        .find(|word| fault.message.contains(word))
-        .map_or("lr", |word| match word {
+    ["clip", "warmup", "weight decay", "learning rate"].into_iter().find(|word| fault.message.contains(word)).map_or(
+        "lr",
+        |word| match word {
             "weight decay" => "weight_decay",
             "learning rate" => "lr",
             other => other,
-        })
+        },
+    )
 }
 
 pub fn too_long(step: &Step, longest: usize, model: &ModelDesc) -> Diagnostic {
     let most = model.shape.max_positions;
-    Diagnostic::error("data.too_long", format!("the longest row has {longest} tokens, and the model was made for {most}"))
-        .label(step.name_span, "meets that row here")
-        .help(format!("on `load data`: max_len={most} long=truncate, or long=drop"))
+    Diagnostic::error(
+        "data.too_long",
+        format!("the longest row has {longest} tokens, and the model was made for {most}"),
+    )
+    .label(step.name_span, "meets that row here")
+    .help(format!("on `load data`: max_len={most} long=truncate, or long=drop"))
 }
 
 /// The loop around the trainer.
@@ -187,8 +191,7 @@ impl Body for Loop {
         let pool = job.pool();
         let model = job.take(self.input)?;
         let accum = self.settings.accum;
-        let mut trainer =
-            Trainer::new(model, &self.trainable, self.settings.clone(), self.total, self.extent, &pool)?;
+        let mut trainer = Trainer::new(model, &self.trainable, self.settings.clone(), self.total, self.extent, &pool)?;
         self.score(&mut trainer, job, 0)?;
 
         let encoded = self.data.train.encoded()?;
@@ -199,7 +202,8 @@ impl Body for Loop {
         let mut passed_over = 0u64;
         for window in plan.walk(self.length, accum, crate::data::Cursor::default()) {
             if windows_of.0 != window.at.epoch {
-                windows_of = (window.at.epoch, (plan.epoch(window.at.epoch).len() as u64).div_ceil(accum as u64).max(1));
+                windows_of =
+                    (window.at.epoch, (plan.epoch(window.at.epoch).len() as u64).div_ceil(accum as u64).max(1));
             }
             let before = done;
             done = window.at.epoch as f64 + (window.at.window + 1) as f64 / windows_of.1 as f64;
@@ -212,7 +216,8 @@ impl Body for Loop {
                 micros: window.micros().map(|rows| micro(&encoded.tokens, rows)).collect(),
                 epoch: done,
             };
-            let report = trainer.step(&learnt).map_err(|fault| self.data.train.name_rows(&encoded, &learnt.rows(), fault))?;
+            let report =
+                trainer.step(&learnt).map_err(|fault| self.data.train.name_rows(&encoded, &learnt.rows(), fault))?;
             job.watch.step(&StepSeen {
                 step: report.step,
                 steps: self.total,
@@ -268,4 +273,3 @@ impl Loop {
         job.enter("step")
     }
 }
-

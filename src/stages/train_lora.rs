@@ -16,7 +16,7 @@ impl Stage for TrainLora {
 
     fn lower(&self, step: &Step, world: &mut World<'_>) -> Result<Lowered, Refusal> {
         let model = world.model(step)?;
-        let asked = asked(step);
+        let asked = asked(step)?;
         let trainable = match &model.adapter {
             None => Trainable::NewLora(asked),
             Some(own) => Trainable::Lora(go_on(step, own, asked)?),
@@ -25,20 +25,38 @@ impl Stage for TrainLora {
     }
 }
 
-fn asked(step: &Step) -> LoraSettings {
+fn asked(step: &Step) -> Result<LoraSettings, Refusal> {
     let args = &step.args;
+    if args.given("targets") && args.text("targets").is_none() && args.texts("targets").is_empty() {
+        return Err(no_target(step));
+    }
     let named: Vec<Proj> = args.texts("targets").iter().filter_map(|name| Proj::from_name(name)).collect();
     let mut targets = if named.is_empty() { Proj::ALL.to_vec() } else { named };
     targets.sort();
     targets.dedup();
-    LoraSettings {
+    if args.float("dropout") >= 1.0 {
+        return Err(vec![
+            Diagnostic::error("adapter.dropout", "a dropout of 1 leaves nothing of the adapter's input")
+                .label(step.args.span("dropout").unwrap_or(step.name_span), "drops everything")
+                .help("dropout=0.05"),
+        ]);
+    }
+    Ok(LoraSettings {
         rank: args.count("rank"),
         alpha: args.float("alpha"),
         dropout: args.float("dropout") as f32,
         targets,
         root_scale: false,
         seed: seed(step),
-    }
+    })
+}
+
+fn no_target(step: &Step) -> Refusal {
+    vec![
+        Diagnostic::error("adapter.empty", "an adapter on no layer has nothing to train")
+            .label(step.args.span("targets").unwrap_or(step.name_span), "names no layer")
+            .help("targets=[q_proj v_proj], or leave it out for all linear layers"),
+    ]
 }
 
 /// Training goes on with the adapter there is: what it is made of stays, and contradicting it is an error.

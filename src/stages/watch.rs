@@ -47,6 +47,8 @@ pub enum Count {
 pub trait Watch {
     /// Part of a piece of work that may take long; `what` is a few words (`reading weights`).
     fn progress(&mut self, _what: &str, _done: u64, _total: u64, _count: Count) {}
+    /// A stage begins.
+    fn stage(&mut self, _name: &str, _line: usize) {}
     fn step(&mut self, _seen: &StepSeen) {}
     fn eval(&mut self, _stage: &str, _seen: &EvalSeen) {}
     /// A sampled answer.

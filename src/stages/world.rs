@@ -17,7 +17,9 @@ use crate::text::{Diagnostic, Fault, Span};
 #[derive(Clone)]
 pub enum Origin {
     Files(Arc<ModelFiles>),
-    Random { seed: u64 },
+    Random {
+        seed: u64,
+    },
     /// A shape with no files: can be planned, not run.
     Absent,
 }
@@ -34,9 +36,9 @@ pub struct ModelDesc {
     pub form: Form,
     /// False while the weights are still in their files, to be read by the stage that takes the model.
     pub resident: bool,
-    /// Whether a full training has changed the weights since they came from their origin.
-    pub trained: bool,
     pub adapter: Option<LoraSettings>,
+    /// The line that trained the weights themselves, so that they are no longer the source's.
+    pub retrained: Option<usize>,
     /// What `dtype=auto` saves as.
     pub save_as: StoredType,
     /// What an adapter's config names as its base.
@@ -91,6 +93,9 @@ pub struct World<'a> {
     pub not_runnable: Vec<Diagnostic>,
 }
 
+/// Stands for the run's folder while it has no name.
+pub const RUN_FOLDER: &str = "<the run's folder>";
+
 /// Diagnostics of a stage that cannot be lowered; empty when an earlier one is to blame.
 pub type Refusal = Vec<Diagnostic>;
 
@@ -139,15 +144,32 @@ impl<'a> World<'a> {
 
     /// Holds a folder that the step wants to make: refused where it exists, cannot be made, or is made twice.
     pub fn output(&mut self, step: &Step, path: &Path, overwrite: bool) -> Result<(), Refusal> {
-        if let Some((_, line)) = self.outputs.iter().find(|(other, _)| other == path) {
+        self.claim(step, path)?;
+        store::check_output(path, OutputKind::Folder, overwrite).map_err(|fault| vec![blame(step, "path", &fault)])
+    }
+
+    /// Every save has a folder of its own, none inside another.
+    pub fn claim(&mut self, step: &Step, path: &Path) -> Result<(), Refusal> {
+        let clash = self.outputs.iter().find(|(other, _)| other.starts_with(path) || path.starts_with(other));
+        if let Some((other, line)) = clash {
+            let words = if other == path {
+                format!("line {line} makes it already")
+            } else {
+                format!("one of it and `{}` of line {line} lies inside the other", other.display())
+            };
             return Err(vec![
-                Diagnostic::error("output.twice", format!("`{}` is saved twice", path.display()))
-                    .label(step.args.span("path").unwrap_or(step.name_span), format!("line {line} makes it already"))
+                Diagnostic::error("output.twice", format!("`{}` would be written by two saves", path.display()))
+                    .label(step.args.span("path").unwrap_or(step.name_span), words)
                     .help("give each save a folder of its own"),
             ]);
         }
         self.outputs.push((path.to_owned(), step.line));
-        store::check_output(path, OutputKind::Folder, overwrite).map_err(|fault| vec![blame(step, "path", &fault)])
+        Ok(())
+    }
+
+    /// Folders that the pipeline will make outside its run's own.
+    pub fn outputs(&self) -> Vec<PathBuf> {
+        self.outputs.iter().map(|(path, _)| path.clone()).filter(|path| !path.starts_with(RUN_FOLDER)).collect()
     }
 
     /// Something that is in memory before the run's first phase; `address` tells one from another.

@@ -57,6 +57,11 @@ fn footer(out: &mut String, head: &str, text: &str, colour: bool) {
         let lead = line.len() - line.trim_start().len();
         out.push(' ');
         out.extend(std::iter::repeat_n(' ', lead));
+        // A line that fits keeps its spacing: it may be a row of a table.
+        if indent + line.chars().count() <= WIDTH {
+            out.push_str(line.trim());
+            continue;
+        }
         let mut column = indent + lead;
         for (at, word) in line.split_whitespace().enumerate() {
             let width = word.chars().count();

@@ -18,8 +18,11 @@ pub fn memory_table(rows: &[Measured]) -> String {
     let mut table = Table::new(&[Align::Left, Align::Left, Align::Right, Align::Right, Align::Right]);
     table.row(["stage · phase", "place", "planned", "measured", ""].map(str::to_owned).to_vec());
     for row in rows {
-        let share =
-            if row.planned == 0 { String::new() } else { format!("{:.1} %", row.measured as f64 / row.planned as f64 * 100.0) };
+        let share = if row.planned == 0 {
+            String::new()
+        } else {
+            format!("{:.1} %", row.measured as f64 / row.planned as f64 * 100.0)
+        };
         table.row(vec![
             format!("{} · {}", row.stage, row.phase),
             row.place.to_string(),

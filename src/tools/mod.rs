@@ -4,9 +4,11 @@ mod json;
 mod memory_table;
 mod overrun;
 mod plan_table;
+mod remedy;
 mod table;
 
 pub use json::{plan_json, target_json};
 pub use memory_table::{Measured, memory_table};
 pub use overrun::overrun;
-pub use plan_table::{TargetPlan, holdings_table, plan_table};
+pub use plan_table::{TargetPlan, holdings_brief, plan_table};
+pub use remedy::remedy;

@@ -1,12 +1,13 @@
 //! What is said of a pipeline that does not fit: where, by how much, and which argument makes it big.
 
-use super::{TargetPlan, holdings_table};
+use super::{TargetPlan, holdings_brief};
 use crate::memory::{Bytes, Holding, Place};
 use crate::plan::{Plan, Step};
 use crate::text::{Diagnostic, Span};
 
-/// An error for each place that overruns, labelled on the argument that the largest holding grows with.
-pub fn overrun(plan: &Plan, view: &TargetPlan) -> Vec<Diagnostic> {
+/// An error for each place that overruns, labelled on the argument that the largest holding grows with. `remedy` is
+/// what was found to fit.
+pub fn overrun(plan: &Plan, view: &TargetPlan, remedy: Option<&str>) -> Vec<Diagnostic> {
     let peak = view.profile.peak();
     view.limits
         .overruns(peak)
@@ -26,14 +27,16 @@ pub fn overrun(plan: &Plan, view: &TargetPlan) -> Vec<Diagnostic> {
             }
             let (span, words) = blamed(plan, step, &phase.holdings, over.place)
                 .unwrap_or_else(|| (step.name_span, format!("the peak is here, in `{}`", phase.name)));
-            let budget = plan.budgets.iter().find(|budget| budget.label() == view.label);
             let mut diagnostic = Diagnostic::error("budget.over", message).label(span, words);
-            if let Some(budget) = budget {
-                diagnostic = diagnostic.label(budget.span, format!("allows {}", Bytes(over.limit)));
+            if let Some(budget) = view.budget {
+                diagnostic = diagnostic.label(budget, format!("allows {}", Bytes(over.limit)));
             }
-            let breakdown = holdings_table(&phase.holdings, over.place);
+            let breakdown = holdings_brief(&phase.holdings, over.place);
             diagnostic = diagnostic.note(format!("{} · {} holds\n{}", stage.name, phase.name, breakdown.trim_end()));
-            Some(diagnostic)
+            Some(match remedy {
+                Some(remedy) => diagnostic.help(remedy),
+                None => diagnostic,
+            })
         })
         .collect()
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::table::{Align, Table};
 use crate::memory::{Bytes, Holding, Limits, Place, Profile};
+use crate::text::Span;
 
 /// A pipeline's profile for one target.
 #[derive(Debug, Clone)]
@@ -11,6 +12,8 @@ pub struct TargetPlan {
     /// The device's name, `gpu`, `cpu` or `this machine`.
     pub label: String,
     pub limits: Limits,
+    /// The budget line that set the limits.
+    pub budget: Option<Span>,
     pub profile: Profile,
     /// What the reader must know of how the figures were made (`no data at hand: planned from max_len`).
     pub remarks: Vec<String>,
@@ -57,7 +60,9 @@ pub fn plan_table(plan: &TargetPlan) -> String {
             row.extend(places.iter().map(|place| bytes_or_dash(phase.peak[*place])));
             let at: Vec<String> = places
                 .iter()
-                .filter(|place| phase.peak[**place] == peak[**place] && first_summit(plan, **place, stage.line, phase.name))
+                .filter(|place| {
+                    phase.peak[**place] == peak[**place] && first_summit(plan, **place, stage.line, phase.name)
+                })
                 .map(|place| format!("{place} peak"))
                 .collect();
             row.push(if at.is_empty() { String::new() } else { format!("◀ {}", at.join(", ")) });
@@ -84,14 +89,17 @@ pub fn plan_table(plan: &TargetPlan) -> String {
         let _ = writeln!(out, "\n  {place} at its peak, {} · {}:", stage.name, phase.name);
         out.push_str(&holdings_table(&phase.holdings, place));
     }
+    if !plan.remarks.is_empty() {
+        out.push('\n');
+    }
     for remark in &plan.remarks {
-        let _ = writeln!(out, "\n  note: {remark}");
+        let _ = writeln!(out, "  note: {remark}");
     }
     out
 }
 
 /// Holdings of one place, the largest first, with their share and what they grow with.
-pub fn holdings_table(holdings: &[Holding], place: Place) -> String {
+fn holdings_table(holdings: &[Holding], place: Place) -> String {
     let mut here: Vec<&Holding> = holdings.iter().filter(|h| h.place == place && h.bytes > 0).collect();
     here.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
     let total: u64 = here.iter().map(|h| h.bytes).fold(0, u64::saturating_add).max(1);
@@ -107,6 +115,24 @@ pub fn holdings_table(holdings: &[Holding], place: Place) -> String {
         ]);
     }
     table.render("    ")
+}
+
+/// The largest holdings of one place in few words, for a diagnostic: those of a hundredth and more.
+pub fn holdings_brief(holdings: &[Holding], place: Place) -> String {
+    let mut here: Vec<&Holding> = holdings.iter().filter(|h| h.place == place && h.bytes > 0).collect();
+    here.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+    let total: u64 = here.iter().map(|h| h.bytes).fold(0, u64::saturating_add).max(1);
+    let (shown, small): (Vec<&Holding>, Vec<&Holding>) = here.into_iter().partition(|h| h.bytes >= total / 100);
+    let mut table = Table::new(&[Align::Left, Align::Right, Align::Left]);
+    for holding in &shown {
+        let grows = if holding.grows.is_empty() { String::new() } else { format!("grows with {}", holding.grows) };
+        table.row(vec![holding.name.clone(), Bytes(holding.bytes).to_string(), grows]);
+    }
+    let rest: u64 = small.iter().map(|h| h.bytes).fold(0, u64::saturating_add);
+    if rest > 0 {
+        table.row(vec![format!("{} smaller", small.len()), Bytes(rest).to_string(), String::new()]);
+    }
+    table.render("  ")
 }
 
 fn bytes_or_dash(bytes: u64) -> String {

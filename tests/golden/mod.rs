@@ -3,6 +3,7 @@
 mod forward;
 mod merging;
 mod proof;
+mod texts;
 mod training;
 
 use std::collections::HashMap;

@@ -70,7 +70,8 @@ fn rooms_import_in_one_direction() {
         for file in list {
             let text = code(&file);
             for (other, _) in ROOMS {
-                let used = text.contains(&format!("crate::{other}::")) || text.contains(&format!("use crate::{other};"));
+                let used =
+                    text.contains(&format!("crate::{other}::")) || text.contains(&format!("use crate::{other};"));
                 if used && other != room && !allowed.contains(other) {
                     wrong.push(format!("{} uses {other}", file.display()));
                 }

@@ -52,9 +52,7 @@ fn read_file(path: &Path, settings: &Settings, keep: &mut dyn FnMut(u64, Content
     let meta = std::fs::metadata(path).map_err(failed)?;
     if meta.is_dir() {
         let fault = Fault::new("data.unknown_file", format!("`{}` is a folder, not a file of rows", path.display()));
-        return Err(fault
-            .at(path)
-            .help("name its files: `[\"folder/a.jsonl\", \"folder/b.jsonl\"]` or `\"folder/*.jsonl\"`"));
+        return Err(fault.at(path).help("name its files: `[\"folder/a.jsonl\" \"folder/b.jsonl\"]`"));
     }
     let mut reader = BufReader::with_capacity(1 << 18, File::open(path).map_err(failed)?);
     let head = reader.fill_buf().map_err(failed)?;

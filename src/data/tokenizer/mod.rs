@@ -64,6 +64,9 @@ impl std::fmt::Debug for Tokenizer {
     }
 }
 
+/// Up to so many ids a tokenizer works without a cache of words.
+const FEW_IDS: usize = 1024;
+
 impl Tokenizer {
     /// The tokenizer of a Hugging Face folder.
     ///
@@ -120,6 +123,12 @@ impl Tokenizer {
         let highest = core.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1);
         if highest == 0 {
             return Err(bad("its vocabulary is empty"));
+        }
+        // A vocabulary of little more than bytes has nothing to look up, and whole rows would fill the cache of words.
+        if highest <= FEW_IDS {
+            let mut model = core.get_model().clone();
+            model.resize_cache(0);
+            core.with_model(model);
         }
         let vocab_size = highest.max(declared);
         Ok(Tokenizer { core, literal: OnceLock::new(), json, config, special, vocab_size, chat_template, notes })
