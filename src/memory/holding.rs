@@ -45,7 +45,7 @@ pub struct Holding {
     pub name: String,
     pub place: Place,
     pub bytes: u64,
-    /// Arguments of the stage, separated by spaces (`batch max_len`); empty: the model's size alone.
+    /// Arguments of the stage or of its inputs (`batch, max_len`), among other words; empty: the model's size alone.
     pub grows: Grows,
 }
 

@@ -224,20 +224,20 @@ pub fn micro(tokens: &TokenSet, rows: &[u32]) -> Micro {
 
 /// Planning goes on without rows when their longest is known; a run does not.
 fn absent(step: &Step, desc: &DataDesc, model: &ModelDesc, world: &mut World<'_>) -> Result<(), Refusal> {
-    if desc.settings.max_len.is_none() {
-        return Err(vec![
-            Diagnostic::error("data.unknown_length", "how long the rows are cannot be known here")
-                .label(desc.span, "has no `max_len`")
-                .label(step.name_span, "is planned from it")
-                .help("add `max_len=1024`"),
-        ]);
-    }
     if desc.present && !matches!(model.origin, super::Origin::Absent) {
         return Err(vec![
             Diagnostic::error("tokenizer.missing", "rows cannot be read without a tokenizer")
                 .label(desc.span, "these rows")
                 .label(step.name_span, "needs their tokens")
                 .help("name one on `load model`: `tokenizer=\"path/to/tokenizer.json\"`"),
+        ]);
+    }
+    if desc.settings.max_len.is_none() {
+        return Err(vec![
+            Diagnostic::error("data.unknown_length", "how long the rows are cannot be known here")
+                .label(desc.span, "has no `max_len`")
+                .label(step.name_span, "is planned from it")
+                .help("add `max_len=1024`"),
         ]);
     }
     world.remark("rows not at hand: planned as if every row had `max_len` tokens");

@@ -2,8 +2,8 @@
 
 use super::{TargetPlan, holdings_brief};
 use crate::memory::{Bytes, Holding, Place};
-use crate::plan::Plan;
-use crate::text::Diagnostic;
+use crate::plan::{Plan, Step};
+use crate::text::{Diagnostic, Span};
 
 /// An error for each place that overruns, labelled on the argument that the largest holding grows with. `remedy` is
 /// what was found to fit.
@@ -25,7 +25,7 @@ pub fn overrun(plan: &Plan, view: &TargetPlan, remedy: Option<&str>) -> Vec<Diag
             if view.label == "this machine" {
                 message.push_str(" free");
             }
-            let (span, words) = blamed(step, &phase.holdings, over.place)
+            let (span, words) = blamed(plan, step, &phase.holdings, over.place)
                 .unwrap_or_else(|| (step.name_span, format!("the peak is here, in `{}`", phase.name)));
             let mut diagnostic = Diagnostic::error("budget.over", message).label(span, words);
             if let Some(budget) = view.budget {
@@ -41,13 +41,16 @@ pub fn overrun(plan: &Plan, view: &TargetPlan, remedy: Option<&str>) -> Vec<Diag
         .collect()
 }
 
-/// The argument, written in the pipeline, that the largest holding of the phase grows with.
-fn blamed(step: &crate::plan::Step, holdings: &[Holding], place: Place) -> Option<(crate::text::Span, String)> {
+/// The argument, written in the pipeline, that the largest holding of the phase grows with: of the stage itself, or of
+/// one that made its inputs, as `max_len` of `load data`.
+fn blamed(plan: &Plan, step: &Step, holdings: &[Holding], place: Place) -> Option<(Span, String)> {
+    let makers = step.inputs.iter().filter_map(|(_, id)| plan.steps.get(plan.value(*id).made_by));
+    let steps: Vec<&Step> = std::iter::once(step).chain(makers).collect();
     let mut here: Vec<&Holding> = holdings.iter().filter(|h| h.place == place).collect();
     here.sort_by_key(|h| std::cmp::Reverse(h.bytes));
     here.into_iter().find_map(|holding| {
-        let grows = || holding.grows.split([',', ' ']).filter(|word| !word.is_empty());
-        let span = grows().find_map(|argument| step.args.span(argument))?;
+        let mut names = holding.grows.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        let span = names.find_map(|name| steps.iter().find_map(|step| step.args.span(name)))?;
         Some((span, format!("makes `{}` {}", holding.name, Bytes(holding.bytes))))
     })
 }

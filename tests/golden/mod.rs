@@ -2,6 +2,7 @@
 
 mod forward;
 mod merging;
+mod proof;
 mod texts;
 mod training;
 

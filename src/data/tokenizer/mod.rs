@@ -81,7 +81,7 @@ impl Tokenizer {
             }
         };
         let located = |fault: Fault| match &path {
-            Some(path) => fault.at(path),
+            Some(path) => fault.at(path).note(format!("read from `{}`", path.display())),
             None => fault,
         };
         let config = files.tokenizer_config.unwrap_or_else(|| json!({}));

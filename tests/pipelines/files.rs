@@ -1,0 +1,78 @@
+//! Every pipeline of the repository and every example of the catalogue is what the program accepts.
+
+use tunepipe::catalog::{AdapterPattern, Catalog, Pattern, StageDecl, WeightsPattern};
+
+use super::*;
+
+/// Errors of a check, but for files that are not here.
+fn errors(told: &Told) -> Vec<Value> {
+    let list = told.json()["diagnostics"].as_array().expect("a list").clone();
+    list.into_iter().filter(|d| d["severity"] == "error" && d["code"] != "file.missing").collect()
+}
+
+#[test]
+fn every_pipeline_checks() {
+    let desk = Desk::empty();
+    let mut seen = 0;
+    for entry in fs::read_dir(repository().join("pipelines")).expect("pipelines").flatten() {
+        let path = entry.path();
+        if path.extension().is_none_or(|e| e != "tp") {
+            continue;
+        }
+        let name = path.to_str().expect("UTF-8");
+        let told = desk.tunepipe(&["check", "--json", name]);
+        assert!(errors(&told).is_empty(), "{name}: {}", told.out);
+        // What is here is whole: only a model to be fetched may be missing.
+        let missing = told.json()["diagnostics"].to_string();
+        assert!(
+            told.code == Some(0) || missing.contains("/models/") || missing.contains("/data/"),
+            "{name}: {}",
+            told.out
+        );
+        seen += 1;
+    }
+    assert!(seen >= 3);
+}
+
+/// A pipeline's start that makes what a stage takes or borrows, on files that are here.
+fn before(stage: &StageDecl) -> String {
+    let mut text = String::from("tunepipe 1\n");
+    let (mut data, mut nf4, mut lora) = (false, false, false);
+    for input in stage.inputs.iter().filter(|input| !input.optional) {
+        match input.pattern {
+            Pattern::Data => data = true,
+            Pattern::Model { weights, adapter } => {
+                text += "load model \"model\"\n";
+                nf4 |= weights == WeightsPattern::Nf4;
+                lora |= adapter == AdapterPattern::Lora;
+            }
+        }
+    }
+    if data || lora {
+        text += "load data \"rows.jsonl\" format=completion\n";
+    }
+    if nf4 {
+        text += "quantize nf4\n";
+    }
+    if lora {
+        text += "train lora\n";
+    }
+    text
+}
+
+#[test]
+fn every_example_of_the_catalogue_lowers() {
+    let desk = Desk::new();
+    let mut right = 0;
+    for stage in &Catalog::standard().stages {
+        assert!(!stage.examples.is_empty(), "{} has no example", stage.name);
+        for example in &stage.examples {
+            let text = before(stage) + example;
+            desk.write("example.tp", &text);
+            let told = desk.tunepipe(&["check", "--json", "example.tp"]);
+            assert!(errors(&told).is_empty(), "{text}\n{}", told.out);
+            right += usize::from(told.code == Some(0));
+        }
+    }
+    assert!(right > Catalog::standard().stages.len() / 2, "only {right} examples name no file that is absent");
+}
