@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 
 use gemm::Parallelism;
 
+use super::clock::{Work, running};
 use super::shape::wrong;
 use super::{View, ViewMut};
 use crate::text::Result;
@@ -122,6 +123,8 @@ pub fn matmul(c: MatMut<'_>, a: Mat<'_>, b: Mat<'_>, alpha: f32, beta: f32) -> R
     let c = TileMut::checked(c.view.cpu()?, cf);
     let a = Tile::checked(a.view.cpu()?, af);
     let b = Tile::checked(b.view.cpu()?, bf);
+    let thin = cf.rows.min(cf.cols).min(af.cols) <= 64;
+    let _clock = running(if thin { Work::ThinProducts } else { Work::Products });
     multiply(c, a, b, alpha, beta, Parallelism::Rayon(0));
     Ok(())
 }

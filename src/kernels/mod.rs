@@ -11,6 +11,7 @@
 mod attention;
 mod buffer;
 mod cast;
+mod clock;
 mod dropout;
 mod embedding;
 mod loss;
@@ -32,6 +33,7 @@ mod tests;
 pub use attention::{Heads, Segment, attention, attention_backward, attention_scratch};
 pub use buffer::{Buf, Element, Heap, Pool, Spec, View, ViewMut};
 pub use cast::{narrow, widen};
+pub use clock::{Work, clock_start, clock_stop};
 pub use dropout::{dropout, dropout_add};
 pub use embedding::{embedding, embedding_backward};
 pub use loss::{UNCOUNTED, cross_entropy, cross_entropy_gradient};
