@@ -30,14 +30,8 @@ fn plan(shape: &Shape) -> ModelPlan {
 /// `save merged low_ram` of a quantised model, against a plain sequential write with a sync of as many bytes.
 pub fn save(wish: &Wish) -> Outcome {
     let shape = products::shape()?;
-    let lora = LoraSettings {
-        rank: 8,
-        alpha: 16.0,
-        dropout: 0.0,
-        targets: Proj::ALL.to_vec(),
-        root_scale: false,
-        seed: 1,
-    };
+    let lora =
+        LoraSettings { rank: 8, alpha: 16.0, dropout: 0.0, targets: Proj::ALL.to_vec(), root_scale: false, seed: 1 };
     let form = Form::dense(Float::F32).quantised(64, true);
     let mut model = Model::read(&shape, &Random::new(1, &shape), form, &Heap, &mut |_, _| {})?;
     model.adapter = Some(Adapter::new(&shape, lora, &Heap)?);
@@ -57,12 +51,15 @@ pub fn save(wish: &Wish) -> Outcome {
     }
     let ratio = median(saves.iter().zip(&plain).map(|(save, plain)| plain / save).collect());
     let rate = |times: Vec<f64>| bytes as f64 / median(times) / 1e6;
-    Ok(vec![line("save merged", &[
-        ("mb_per_s", rate(saves)),
-        ("disk_mb_per_s", rate(plain)),
-        ("ratio", ratio),
-        ("peak_mib", peak as f64 / 1048576.0),
-    ])])
+    Ok(vec![line(
+        "save merged",
+        &[
+            ("mb_per_s", rate(saves)),
+            ("disk_mb_per_s", rate(plain)),
+            ("ratio", ratio),
+            ("peak_mib", peak as f64 / 1048576.0),
+        ],
+    )])
 }
 
 fn write(model: &Model, path: &Path, plan: &ModelPlan) -> tunepipe::text::Result<()> {
@@ -125,7 +122,6 @@ pub fn load(wish: &Wish) -> Outcome {
             let (mut loads, mut plain, mut above) = (Vec::new(), Vec::new(), 0);
             for _ in 0..wish.rounds.div_ceil(2) {
                 forget(&file, cold)?;
-                let before = meter::live();
                 meter::mark();
                 let start = std::time::Instant::now();
                 let source = ModelSource::open(&path)?;
@@ -133,19 +129,21 @@ pub fn load(wish: &Wish) -> Outcome {
                 loads.push(start.elapsed().as_secs_f64());
                 above = above.max(meter::peak() - meter::live());
                 drop(model);
-                let _ = before;
                 forget(&file, cold)?;
                 plain.push(read_alone(&file)?);
             }
             let ratio = median(loads.iter().zip(&plain).map(|(load, plain)| plain / load).collect());
             let rate = |times: Vec<f64>| bytes as f64 / median(times) / 1e6;
             let from = if cold { "disk" } else { "cache" };
-            lines.push(line(&format!("load to {name} from {from}"), &[
-                ("mb_per_s", rate(loads)),
-                ("read_mb_per_s", rate(plain)),
-                ("ratio", ratio),
-                ("peak_above_resident_mib", above as f64 / 1048576.0),
-            ]));
+            lines.push(line(
+                &format!("load to {name} from {from}"),
+                &[
+                    ("mb_per_s", rate(loads)),
+                    ("read_mb_per_s", rate(plain)),
+                    ("ratio", ratio),
+                    ("peak_above_resident_mib", above as f64 / 1048576.0),
+                ],
+            ));
         }
     }
     Ok(lines)

@@ -16,6 +16,7 @@ mod machine;
 mod products;
 mod rows;
 mod steps;
+mod took;
 mod values;
 
 use std::process::{Command, ExitCode};
@@ -27,6 +28,7 @@ use serde_json::{Value, json};
 static METER: tunepipe::memory::meter::Meter = tunepipe::memory::meter::Meter;
 
 type Outcome = Result<Vec<Value>, Box<dyn std::error::Error>>;
+type Work = fn(&Wish) -> Outcome;
 
 /// What a run of the table is asked for.
 #[derive(Debug, Clone)]
@@ -38,7 +40,7 @@ pub struct Wish {
 }
 
 /// The works of the table, in its order.
-const WORKS: &[(&str, fn(&Wish) -> Outcome)] = &[
+const WORKS: &[(&str, Work)] = &[
     ("matmul", products::rates),
     ("lora", |wish| steps::run("lora", wish)),
     ("lora-recompute", |wish| steps::run("lora-recompute", wish)),

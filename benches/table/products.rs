@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use serde_json::Value;
 use tunepipe::model::{Proj, Shape};
 
+use crate::took::Took;
 use crate::{Outcome, Wish, line, median};
 
 /// One product c = a·b as the engine lays it out: m × k times k × n.
@@ -143,20 +144,17 @@ impl Yardstick {
         }
     }
 
-    /// Seconds that all products of a step take: each is timed a few times in turn with the others and counted as
-    /// often as it comes.
-    pub fn seconds(&mut self) -> f64 {
-        let mut sum = 0.0;
+    /// What all products of a step take: each is timed a few times in turn with the others and counted as often as it
+    /// comes.
+    pub fn time(&mut self) -> Took {
+        let mut sum = Took::default();
         for i in 0..self.products.len() {
             let product = self.products[i];
             let times = product.times.min(3);
-            let start = std::time::Instant::now();
-            (0..times).for_each(|_| self.run(&product));
-            sum += start.elapsed().as_secs_f64() / times as f64 * product.times as f64;
+            let took = Took::of(|| (0..times).for_each(|_| self.run(&product)));
+            sum = sum + took * (product.times as f64 / times as f64);
         }
-        let start = std::time::Instant::now();
-        self.attention();
-        sum + start.elapsed().as_secs_f64() * self.attention_share()
+        sum + Took::of(|| self.attention()) * self.attention_share()
     }
 
     /// A pass of [`Self::attention`] is forward's two products; backward has five.

@@ -40,15 +40,18 @@ pub fn tokenise(_: &Wish) -> Outcome {
     let plan = BatchPlan::new(tokens.sizes(), &all, 4, true, settings.max_len, true, 1)?;
     let batches = plan.epoch(0).len();
     let whole = start.elapsed().as_secs_f64();
-    let mut result = line("rows", &[
-        ("rows", ROWS as f64),
-        ("seconds", whole),
-        ("read_s", read),
-        ("tokenise_s", encoded - read),
-        ("pack_s", whole - encoded),
-        ("tokens", tokens.report.tokens as f64),
-        ("micro_batches", batches as f64),
-    ]);
+    let mut result = line(
+        "rows",
+        &[
+            ("rows", ROWS as f64),
+            ("seconds", whole),
+            ("read_s", read),
+            ("tokenise_s", encoded - read),
+            ("pack_s", whole - encoded),
+            ("tokens", tokens.report.tokens as f64),
+            ("micro_batches", batches as f64),
+        ],
+    );
     result["tokenizer"] = json!(name);
     Ok(vec![result])
 }

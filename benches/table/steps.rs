@@ -6,7 +6,8 @@ use tunepipe::model::{Extent, Form, LoraSettings, Model, NOT_COUNTED, Proj, Rand
 use tunepipe::train::{Micro, Settings, Trainable, Trainer, Window};
 
 use crate::products::{Step, Yardstick, shape};
-use crate::{Outcome, Wish, line, machine, median, seconds};
+use crate::took::Took;
+use crate::{Outcome, Wish, line, machine, median};
 
 const RANK: usize = 8;
 
@@ -19,20 +20,15 @@ pub fn run(name: &str, wish: &Wish) -> Outcome {
     let rounds = if long { wish.rounds.div_ceil(2) } else { wish.rounds };
 
     let shape = shape()?;
-    let mut model = Model::read(&shape, &Random::new(1, &shape), Form::dense(tunepipe::model::Float::F32), &Heap, &mut |_, _| {})?;
+    let mut model =
+        Model::read(&shape, &Random::new(1, &shape), Form::dense(tunepipe::model::Float::F32), &Heap, &mut |_, _| {})?;
     if name.starts_with("qlora") {
         model = model.quantise(64, true, &Heap, &mut |_, _| {})?;
         // The dense model is not part of what training holds.
         machine::forget_peak();
     }
-    let lora = LoraSettings {
-        rank: RANK,
-        alpha: 16.0,
-        dropout: 0.0,
-        targets: Proj::ALL.to_vec(),
-        root_scale: false,
-        seed: 1,
-    };
+    let lora =
+        LoraSettings { rank: RANK, alpha: 16.0, dropout: 0.0, targets: Proj::ALL.to_vec(), root_scale: false, seed: 1 };
     let trainable = if full { Trainable::Full } else { Trainable::NewLora(lora) };
     let settings = Settings { batch: rows, recompute, free_logits: !name.contains("kept"), ..Settings::default() };
     let window = window(rows, length, shape.vocab);
@@ -44,27 +40,33 @@ pub fn run(name: &str, wish: &Wish) -> Outcome {
     let (mut steps, mut alone) = (Vec::new(), Vec::new());
     clock_start();
     for _ in 0..rounds {
-        steps.push(seconds(|| trainer.step(&window).map(|_| ()))?);
+        let mut learnt = Ok(());
+        steps.push(Took::of(|| learnt = trainer.step(&window).map(|_| ())));
+        learnt?;
         if yardstick.is_none() {
             peak = peak.max(machine::peak_mib());
         }
         if !wish.profile {
-            alone.push(yardstick.get_or_insert_with(|| Yardstick::new(&shape, &step)).seconds());
+            alone.push(yardstick.get_or_insert_with(|| Yardstick::new(&shape, &step)).time());
         }
     }
     let clock = clock_stop();
-    let ratios = steps.iter().zip(&alone).map(|(step, alone)| step / alone).collect();
-    let whole: f64 = steps.iter().sum();
-    let mut result = line(
-        name,
-        &[
-            ("tokens_per_s", step.tokens() as f64 / median(steps.clone())),
-            ("step_s", median(steps)),
-            ("products_s", median(alone)),
-            ("ratio", median(ratios)),
-            ("peak_mib", peak.round()),
-        ],
-    );
+    let of = |list: &[Took], f: fn(&Took) -> f64| median(list.iter().map(f).collect());
+    let ratio =
+        |f: fn(&Took) -> f64| median(steps.iter().zip(&alone).map(|(step, alone)| f(step) / f(alone)).collect());
+    let wall = |took: &Took| took.wall;
+    let cpu = |took: &Took| took.cpu;
+    let whole: f64 = steps.iter().map(wall).sum();
+    let mut values = vec![
+        ("tokens_per_s", step.tokens() as f64 / of(&steps, wall)),
+        ("step_s", of(&steps, wall)),
+        ("step_cpu_s", of(&steps, cpu)),
+        ("peak_mib", peak.round()),
+    ];
+    if !alone.is_empty() {
+        values.extend([("over_products", ratio(wall)), ("over_products_cpu", ratio(cpu))]);
+    }
+    let mut result = line(name, &values);
     if wish.profile {
         let counted: f64 = clock.iter().map(|(_, time)| time.as_secs_f64()).sum();
         let parts = clock.iter().map(|(work, time)| (work.name(), time.as_secs_f64()));

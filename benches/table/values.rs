@@ -26,11 +26,14 @@ pub fn nf4(wish: &Wish) -> Outcome {
         let name = if double { "nf4 doubled" } else { "nf4" };
         let rate = |times: &[f64]| n as f64 / median(times.to_vec()) / 1e9;
         let ratio = median(up.iter().zip(&copies).map(|(up, copy)| up / copy).collect());
-        lines.push(line(name, &[
-            ("quantise_gvalues_per_s", rate(&down)),
-            ("dequantise_gvalues_per_s", rate(&up)),
-            ("dequantise_over_memcpy", ratio),
-        ]));
+        lines.push(line(
+            name,
+            &[
+                ("quantise_gvalues_per_s", rate(&down)),
+                ("dequantise_gvalues_per_s", rate(&up)),
+                ("dequantise_over_memcpy", ratio),
+            ],
+        ));
     }
     Ok(lines)
 }
