@@ -12,6 +12,7 @@ mod attention;
 mod buffer;
 mod cast;
 mod clock;
+mod cut;
 mod dropout;
 mod embedding;
 mod loss;
@@ -25,6 +26,7 @@ mod rope;
 mod rows;
 mod shape;
 mod spread;
+mod thin;
 mod vector;
 
 #[cfg(test)]
@@ -37,7 +39,7 @@ pub use clock::{Work, clock_start, clock_stop};
 pub use dropout::{dropout, dropout_add};
 pub use embedding::{embedding, embedding_backward};
 pub use loss::{UNCOUNTED, cross_entropy, cross_entropy_gradient};
-pub use matmul::{Mat, MatMut, matmul};
+pub use matmul::{Mat, MatMut, Term, matmul, matmul_sum};
 pub use nf4::{Nf4, Nf4Layout, Nf4Writer, Scales, dynamic_map};
 pub use norm::{rms_norm, rms_norm_apply, rms_norm_backward};
 pub use optimizer::{AdamW, adamw, sum_squares};
@@ -45,3 +47,4 @@ pub use pointwise::{add, add_bias, bias_backward, copy, fill, scale, swiglu, swi
 pub use random::{Key, fill_normal, fill_uniform, normal, normal4, uniform};
 pub use rope::{RopeTable, rope, rope_tables};
 pub use rows::{gather_rows, scatter_rows};
+pub use thin::{THIN, thin_product, thin_sum, thin_sum_turned, turn};

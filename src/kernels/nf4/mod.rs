@@ -143,7 +143,7 @@ impl Nf4 {
         let scale = match &self.absmax {
             Scales::Plain(absmax) => Scale::Plain(absmax.view().cpu()?),
             Scales::Double { codes, absmax, offset } => {
-                Scale::Double { codes: codes.view().cpu()?, absmax: absmax.view().cpu()?, offset: *offset }
+                Scale::double(codes.view().cpu()?, absmax.view().cpu()?, *offset)
             }
         };
         let block = self.layout.block;
