@@ -2,16 +2,15 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::ops::Range;
 use std::path::Path;
 
 use rustix::fs::{Advice, fadvise};
 use tunepipe::kernels::{Heap, Pool};
 use tunepipe::memory::meter;
 use tunepipe::model::{
-    Adapter, Base, Float, Form, LoraSettings, Model, Proj, Random, Shape, WeightSource, merge_window, merge_windows,
-    merged,
+    Adapter, Base, Float, Form, LoraSettings, Model, Proj, Random, Shape, merge_window, merge_windows, merged,
 };
+use tunepipe::stages::FileWeights;
 use tunepipe::store::{ModelPlan, ModelSource, ModelWriter, StoredType, TensorInfo};
 
 use crate::{Outcome, Wish, line, median, products, seconds};
@@ -125,7 +124,7 @@ pub fn load(wish: &Wish) -> Outcome {
                 meter::mark();
                 let start = std::time::Instant::now();
                 let source = ModelSource::open(&path)?;
-                let model = Model::read(&shape, &Source(&source), Form::dense(form), &Heap, &mut |_, _| {})?;
+                let model = Model::read(&shape, &FileWeights(&source), Form::dense(form), &Heap, &mut |_, _| {})?;
                 loads.push(start.elapsed().as_secs_f64());
                 above = above.max(meter::peak() - meter::live());
                 drop(model);
@@ -165,12 +164,4 @@ fn read_alone(path: &Path) -> std::io::Result<f64> {
     let start = std::time::Instant::now();
     while file.read(&mut block)? > 0 {}
     Ok(start.elapsed().as_secs_f64())
-}
-
-struct Source<'a>(&'a ModelSource);
-
-impl WeightSource for Source<'_> {
-    fn read(&self, name: &str, rows: Range<usize>, out: &mut [f32]) -> tunepipe::text::Result<()> {
-        self.0.read_rows(name, rows, out)
-    }
 }

@@ -37,6 +37,8 @@ pub struct Wish {
     pub rounds: usize,
     /// Say where a step's time goes.
     pub profile: bool,
+    /// Leave the yardstick out: steps alone, for a comparison with others.
+    pub alone: bool,
 }
 
 /// The works of the table, in its order.
@@ -57,13 +59,14 @@ const WORKS: &[(&str, Work)] = &[
 ];
 
 fn main() -> ExitCode {
-    let mut wish = Wish { rounds: 5, profile: false };
+    let mut wish = Wish { rounds: 5, profile: false, alone: false };
     let (mut one, mut as_json, mut chosen) = (None, false, Vec::new());
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--rounds" => wish.rounds = args.next().and_then(|n| n.parse().ok()).unwrap_or(wish.rounds).max(1),
             "--profile" => wish.profile = true,
+            "--steps-alone" => wish.alone = true,
             "--json" => as_json = true,
             "--one" => one = args.next(),
             // cargo passes this to every benchmark.
@@ -116,9 +119,7 @@ fn run_one(name: &str, wish: &Wish) -> ExitCode {
 fn in_child(name: &str, wish: &Wish) -> Outcome {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--one", name, "--rounds", &wish.rounds.to_string()]);
-    if wish.profile {
-        command.arg("--profile");
-    }
+    command.args(wish.profile.then_some("--profile")).args(wish.alone.then_some("--steps-alone"));
     let output = command.output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned().into());

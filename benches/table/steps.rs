@@ -46,7 +46,7 @@ pub fn run(name: &str, wish: &Wish) -> Outcome {
         if yardstick.is_none() {
             peak = peak.max(machine::peak_mib());
         }
-        if !wish.profile {
+        if !wish.profile && !wish.alone {
             alone.push(yardstick.get_or_insert_with(|| Yardstick::new(&shape, &step)).time());
         }
     }
