@@ -30,6 +30,7 @@ impl Shape {
                 format!("`hidden_act` is `{act}`; the llama family here is silu"),
             ));
         }
+        quantised_or_partial(&keys)?;
         let (hidden, heads) = (keys.need("hidden_size")?, keys.need("num_attention_heads")?);
         let head_dim = match keys.count("head_dim")? {
             Some(given) => given,
@@ -201,6 +202,22 @@ fn even_split(hidden: usize, heads: usize) -> Result<usize> {
             "config.bad_value",
             format!("a hidden size of {hidden} does not split into {heads} heads, and no `head_dim` is given"),
         )),
+    }
+}
+
+/// What a config may say that this family's decoder would silently compute otherwise.
+fn quantised_or_partial(keys: &Keys<'_>) -> Result<()> {
+    if let Some(quantised) = keys.get("quantization_config") {
+        let method = quantised.get("quant_method").and_then(Value::as_str).unwrap_or("an unnamed method");
+        return Err(Fault::new("model.quantised", format!("its weights are stored quantised, by `{method}`"))
+            .help("load the model it was made from, and `quantize nf4` here; a GGUF file is read too"));
+    }
+    match keys.number("partial_rotary_factor")? {
+        Some(part) if part != 1.0 => {
+            Err(Fault::new("model.rope", format!("rotary embeddings cover only {part} of a head's dimensions"))
+                .note("only full rotary embeddings are known"))
+        }
+        _ => Ok(()),
     }
 }
 

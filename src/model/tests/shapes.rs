@@ -75,6 +75,8 @@ fn bad_configs_are_refused_by_name() {
     assert_eq!(code(&with("hidden_size", json!("64"))), "config.bad_value");
     assert_eq!(code(&with("hidden_size", json!(-64))), "config.bad_value");
     assert_eq!(code(&with("rms_norm_eps", json!(0))), "config.bad_value");
+    assert_eq!(code(&with("quantization_config", json!({"quant_method": "gptq", "bits": 4}))), "model.quantised");
+    assert_eq!(code(&with("partial_rotary_factor", json!(0.5))), "model.rope");
     assert_eq!(code(&with("rope_scaling", json!({"rope_type": "yarn"}))), "model.rope");
     assert_eq!(code(&with("rope_scaling", json!({"rope_type": "linear"}))), "config.missing_key");
     assert_eq!(code(&with("rope_scaling", json!([1]))), "config.bad_value");
