@@ -9,7 +9,7 @@ use super::bridge::{FileWeights, holdings_of};
 use super::world::{ModelDesc, Origin, blame};
 use super::{Body, Count, Desc, Job, Lowered, Refusal, Stage, World};
 use crate::catalog::Catalog;
-use crate::data::Tokenizer;
+use crate::data::{ChatTemplate, Tokenizer};
 use crate::memory::{Holding, Phase, Place};
 use crate::model::{self, Float, Form, Model, Random, Shape};
 use crate::plan::{Step, ValueId};
@@ -28,6 +28,7 @@ impl Stage for LoadModel {
         let named = named_shape(step)?;
         let (origin, shape) = origin(step, named, world)?;
         let tokenizer = tokenizer(step, &origin, &shape, world)?;
+        foreign_template(step, tokenizer.as_deref(), world);
         let float = dtype(step, world)?;
         let form = Form::dense(float);
         let resident = !read_by_quantiser(world, id);
@@ -243,6 +244,20 @@ fn tokenizer(
         }
     }
     Ok(tokenizer)
+}
+
+/// A template that was named, over a vocabulary that lacks its tokens.
+fn foreign_template(step: &Step, tokenizer: Option<&Tokenizer>, world: &mut World<'_>) {
+    let (Some(template), Some(tokenizer)) = (step.args.text("template"), tokenizer) else { return };
+    let source = ChatTemplate::builtin(template).unwrap_or(template);
+    let foreign = ChatTemplate::foreign_tokens(source, tokenizer);
+    let Some(span) = step.args.span("template").filter(|_| !foreign.is_empty()) else { return };
+    world.warnings.push(
+        Diagnostic::warning("template.foreign", "this template marks turns with tokens that the model does not have")
+            .label(span, "written for another vocabulary")
+            .note(format!("spelt out in pieces: {}", foreign.join(", ")))
+            .help("leave `template=` out where the model has its own, or name the template it was trained with"),
+    );
 }
 
 /// The type frozen weights are held in.
