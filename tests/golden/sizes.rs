@@ -16,7 +16,8 @@ fn parameters_of_published_models_are_transformers_to_the_last_one() {
         let declared = catalog.shape(name).unwrap_or_else(|| panic!("{name} is not in the catalogue"));
         let shape = Shape::from_keys(&declared.keys).unwrap_or_else(|fault| panic!("{name}: {}", fault.message));
         assert_eq!(Some(shape.parameters()), counts["parameters"].as_u64(), "{name}");
-        let linear = shape.tensors().iter().filter(|tensor| matches!(tensor.role, Role::Linear(_)));
+        let tensors = shape.tensors();
+        let linear = tensors.iter().filter(|tensor| matches!(tensor.role, Role::Linear(_)));
         let linear: u64 = linear.map(|tensor| tensor.shape.iter().product::<usize>() as u64).sum();
         assert_eq!(Some(linear), counts["linear"].as_u64(), "{name}");
     }
