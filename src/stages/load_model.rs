@@ -11,7 +11,7 @@ use super::{Body, Count, Desc, Job, Lowered, Refusal, Stage, World};
 use crate::catalog::Catalog;
 use crate::data::{ChatTemplate, Tokenizer};
 use crate::memory::{Holding, Phase, Place};
-use crate::model::{self, Float, Form, Model, Random, Shape};
+use crate::model::{self, Family, Float, Form, Model, Random, Shape};
 use crate::plan::{Step, ValueId};
 use crate::store::StoredType;
 use crate::text::{Diagnostic, Fault, Result};
@@ -27,6 +27,7 @@ impl Stage for LoadModel {
         let Some(id) = step.makes.first().copied() else { return Err(Vec::new()) };
         let named = named_shape(step)?;
         let (origin, shape) = origin(step, named, world)?;
+        sized_only(step, &shape, world);
         let tokenizer = tokenizer(step, &origin, &shape, world)?;
         foreign_template(step, tokenizer.as_deref(), world);
         let float = dtype(step, world)?;
@@ -77,6 +78,20 @@ impl Stage for LoadModel {
         }
         Ok(Lowered { phases, keeps, body })
     }
+}
+
+/// A family whose arithmetic is not here can still be planned.
+fn sized_only(step: &Step, shape: &Shape, world: &mut World<'_>) {
+    if shape.family.runs() {
+        return;
+    }
+    let name = shape.family.name();
+    world.remark(format!(
+        "the family `{name}` is sized, not runnable: its activations are planned as a llama's of these sizes"
+    ));
+    let fault = Fault::new("model.family", format!("models of the family `{name}` cannot be trained here"))
+        .note(format!("families that can: {}", Family::runnable()));
+    world.not_runnable.push(blame(step, "shape", &fault));
 }
 
 /// Reads the weights.
