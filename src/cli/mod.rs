@@ -119,7 +119,9 @@ pub fn main() -> ExitCode {
     // A panic is a defect of ours, and is told as one.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
-        let words = panic.payload_as_str().unwrap_or("something that was thought impossible");
+        let words = panic.payload();
+        let words = words.downcast_ref::<&str>().copied().or_else(|| words.downcast_ref::<String>().map(|s| &**s));
+        let words = words.unwrap_or("something that was thought impossible");
         out::say(&format!(
             "error: tunepipe has a defect{place}: {words}\n  note: nothing half-written is left under a final name\n  help: please report this, with the pipeline"
         ));

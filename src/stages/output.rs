@@ -238,7 +238,7 @@ pub fn storable(name: &str, values: &[f32], float: Float) -> Result<()> {
     // By blocks, so that the comparison runs in vectors.
     let fits = |block: &[f32]| block.iter().fold(true, |fits, x| fits & (x.abs() <= most));
     let Some(block) = values.chunks(4096).find(|block| !fits(block)) else { return Ok(()) };
-    let worst = block.iter().copied().find(|x| !(x.abs() <= most)).unwrap_or(f32::NAN);
+    let worst = block.iter().copied().find(|x| x.is_nan() || x.abs() > most).unwrap_or(f32::NAN);
     let fault = Fault::new("save.not_finite", format!("`{name}` holds {worst}, which {} cannot", float.name()));
     Err(if worst.is_finite() {
         fault.help("dtype=bf16, or dtype=f32")
