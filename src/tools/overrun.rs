@@ -63,9 +63,9 @@ fn blamed(plan: &Plan, step: &Step, holdings: &[Holding], place: Place) -> Optio
             }
         }
     }
-    // Of equals the first: what the stage's own line says comes before its inputs' lines.
+    // Of those within a twentieth of the most the first: what a holding names first is what people change first.
     let most = blamed.iter().map(|(_, sum, _)| *sum).max()?;
-    let (span, sum, largest) = blamed.into_iter().find(|(_, sum, _)| *sum == most)?;
+    let (span, sum, largest) = blamed.into_iter().find(|(_, sum, _)| *sum >= most - most / 20)?;
     (sum >= total / 5).then(|| (span, format!("makes `{}` {}", largest.name, Bytes(largest.bytes))))
 }
 
