@@ -1,6 +1,7 @@
 //! The command line. The one room that knows clap.
 
 mod check;
+mod fit;
 mod machine;
 mod plan;
 mod prepare;
@@ -64,6 +65,15 @@ enum Verb {
         #[command(flatten)]
         pipeline: Pipeline,
     },
+    /// Find the change that costs least and makes a pipeline fit its budgets
+    #[command(after_help = "Example:\n  tunepipe fit finetune.tp\n  tunepipe fit finetune.tp --write")]
+    Fit {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// Apply the change to the file, comments and layout kept
+        #[arg(long)]
+        write: bool,
+    },
     /// Type a pipeline, against its budgets too
     #[command(after_help = "Example:\n  tunepipe check finetune.tp")]
     Check {
@@ -107,6 +117,7 @@ pub fn main() -> ExitCode {
     match cli.verb {
         Verb::Run { pipeline, run_dir, device } => run::run(&pipeline, run_dir.as_deref(), device),
         Verb::Plan { pipeline } => plan::plan(&pipeline),
+        Verb::Fit { pipeline, write } => fit::fit(&pipeline, write),
         Verb::Check { pipeline } => check::check(&pipeline),
     }
     .into()

@@ -93,12 +93,11 @@ impl Prepared {
 
     /// Lowers for every budget, or for this machine where there is none, and judges each.
     pub fn targets(&mut self, facts: &Facts) -> Vec<TargetPlan> {
-        let Some(plan) = &self.plan else { return Vec::new() };
-        let targets: Vec<Target> = if plan.budgets.is_empty() {
-            vec![Target::this_machine()]
-        } else {
-            plan.budgets.iter().map(Target::of_budget).collect()
-        };
+        if self.plan.is_none() {
+            return Vec::new();
+        }
+        let targets = self.budgets();
+        let targets = if targets.is_empty() { vec![Target::this_machine()] } else { targets };
         let mut views = Vec::new();
         for target in &targets {
             if let Some(lowered) = self.lower(target, facts) {
@@ -107,6 +106,11 @@ impl Prepared {
             }
         }
         views
+    }
+
+    /// A target for each budget line.
+    pub fn budgets(&self) -> Vec<Target> {
+        self.plan.iter().flat_map(|plan| &plan.budgets).map(Target::of_budget).collect()
     }
 
     /// Adds what is to be said of a target that the pipeline does not fit, with a change that does.

@@ -86,6 +86,13 @@ fn an_overrun_is_labelled_on_its_argument() {
     let told = desk.tunepipe(&["run", "small.tp"]).ended(4);
     assert!(told.err.contains("batch=24") && told.err.contains("small.tp:5"), "{}", told.err);
     assert!(!desk.path("runs").exists() && !desk.path("out").exists());
+    // What is offered can be pasted, and fits.
+    let told = desk.tunepipe(&["check", "small.tp", "--json"]).ended(4).json();
+    let help = told["diagnostics"][0]["help"].as_str().expect("an offer");
+    let offer = help.split('`').nth(1).expect("an offer in backticks");
+    assert!(offer.contains("batch="), "{help}");
+    written(&desk, "offer.tp", &small.replace("batch=24", offer));
+    desk.tunepipe(&["check", "offer.tp"]).ended(0);
     // Where the training does not say what is long, the rows do.
     written(
         &desk,

@@ -20,7 +20,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("stages", &["text", "catalog", "plan", "memory", "kernels", "train", "model", "data", "store"]),
     ("tools", &["text", "syntax", "catalog", "check", "plan", "memory", "stages"]),
     ("run", &["text", "plan", "memory", "model", "stages", "store", "tools"]),
-    ("cli", &["text", "syntax", "catalog", "check", "plan", "memory", "stages", "run", "tools"]),
+    ("cli", &["text", "store", "syntax", "catalog", "check", "plan", "memory", "stages", "run", "tools"]),
 ];
 
 /// Third-party crates that stand behind one door each.
@@ -34,6 +34,8 @@ const DOORS: &[(&str, &str)] = &[
     ("memmap2", "store"),
     ("safetensors", "store"),
     ("indicatif", "run"),
+    ("similar", "cli"),
+    ("jiff", "run"),
 ];
 
 fn files(folder: &Path, out: &mut Vec<PathBuf>) {

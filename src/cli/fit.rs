@@ -1,0 +1,127 @@
+//! `tunepipe fit`: the change that costs least and makes a pipeline fit, as a patch of its file.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::prepare::{Prepared, answer, answer_json, complain};
+use super::{Exit, Pipeline, machine};
+use crate::memory::Profile;
+use crate::run::{Console, Voice};
+use crate::stages::{Facts, Target};
+use crate::text::Fault;
+use crate::tools::{self, Fit, edits, in_words, needs};
+
+pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
+    let mut prepared = match Prepared::read(pipeline) {
+        Ok(prepared) => prepared,
+        Err(exit) => return exit,
+    };
+    let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
+    let facts = Facts::new(Box::new(Console::new(None, voice)));
+    let targets = prepared.budgets();
+    let targets = if targets.is_empty() { vec![here()] } else { targets };
+    let before: Vec<Profile> =
+        targets.iter().filter_map(|target| Some(prepared.lower(target, &facts)?.view.profile)).collect();
+    facts.quiet_down();
+    let Some(plan) = prepared.plan.as_ref().filter(|_| !prepared.failed() && before.len() == targets.len()) else {
+        prepared.report();
+        return Exit::Wrong;
+    };
+    let found = tools::fit(plan, &targets, &facts);
+    facts.quiet_down();
+    let state = |profiles: &[Profile]| -> Vec<String> {
+        targets.iter().zip(profiles).map(|(target, profile)| format!("{}: {}", target.label, needs(profile, target))).collect()
+    };
+    match found {
+        Fit::Already => {
+            if pipeline.json {
+                answer_json(&json!({"version": 1, "fits": true, "change": null, "before": state(&before)}));
+            } else {
+                answer(&format!("fits as it is\n  {}\n", state(&before).join("\n  ")));
+            }
+            Exit::Done
+        }
+        Fit::None { needs } => {
+            if pipeline.json {
+                answer_json(&json!({"version": 1, "fits": false, "change": null, "before": state(&before), "least": state(&needs)}));
+            } else {
+                answer(&format!(
+                    "nothing fits: with every switch on, the smallest batch and the shortest rows it still takes\n  {}\n",
+                    state(&needs).join("\n  ")
+                ));
+            }
+            Exit::OverBudget
+        }
+        Fit::Change { change, after } => {
+            let source = prepared.sources.get(plan.source);
+            let text = patched(&source.text, &edits(plan, &change));
+            let patch = similar::TextDiff::from_lines(&*source.text, &text)
+                .unified_diff()
+                .context_radius(2)
+                .header(&source.name, &source.name)
+                .to_string();
+            if pipeline.json {
+                answer_json(&json!({"version": 1, "fits": false, "change": in_words(plan, &change), "patch": patch,
+                                    "before": state(&before), "after": state(&after)}));
+            } else {
+                answer(&format!(
+                    "{}\n\nbefore  {}\nafter   {}\n\n{patch}",
+                    in_words(plan, &change),
+                    state(&before).join("\n        "),
+                    state(&after).join("\n        "),
+                ));
+            }
+            if write { apply(&pipeline.file, &text) } else { Exit::Done }
+        }
+    }
+}
+
+/// The machine at hand, with what it has free.
+fn here() -> Target {
+    let mut target = Target::this_machine();
+    target.limits = machine::free(&[]);
+    target
+}
+
+/// The text with spans replaced; the edits are in order and do not overlap.
+fn patched(text: &str, edits: &[(crate::text::Span, String)]) -> String {
+    let mut out = String::with_capacity(text.len() + 64);
+    let mut at = 0;
+    for (span, replacement) in edits {
+        let (start, end) = (span.start as usize, span.end as usize);
+        out.push_str(text.get(at..start).unwrap_or_default());
+        out.push_str(replacement);
+        at = end.max(at);
+    }
+    out.push_str(text.get(at..).unwrap_or_default());
+    out
+}
+
+fn apply(file: &Path, text: &str) -> Exit {
+    if file == Path::new("-") {
+        complain(&Fault::new("usage.stdin", "standard input cannot be written to").help("name the file"));
+        return Exit::Usage;
+    }
+    match crate::store::write(file, true, |out| out.put(text.as_bytes())) {
+        Ok(()) => Exit::Done,
+        Err(fault) => {
+            complain(&fault);
+            Exit::Failed
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::{SourceId, Span};
+
+    #[test]
+    fn edits_leave_the_rest_of_the_text_alone() {
+        let text = "train lora batch=8 # big\nsave\n";
+        let at = |start, end| Span::new(SourceId(0), start, end);
+        let edits = [(at(11, 18), "batch=2".to_owned()), (at(18, 18), " free_logits".to_owned())];
+        assert_eq!(patched(text, &edits), "train lora batch=2 free_logits # big\nsave\n");
+    }
+}

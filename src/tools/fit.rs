@@ -1,0 +1,68 @@
+//! Finds the change that costs least and really fits: every candidate is planned, for every target.
+
+use super::levers::{Change, candidates, changed, in_words};
+use crate::memory::{Bytes, Place, Profile};
+use crate::plan::Plan;
+use crate::stages::{Facts, Target, lower};
+
+/// What a search came to.
+pub enum Fit {
+    /// Nothing has to change.
+    Already,
+    /// This change fits; a profile for each target, after it.
+    Change { change: Change, after: Vec<Profile> },
+    /// Not even the largest change fits; what it would still need.
+    None { needs: Vec<Profile> },
+}
+
+/// Searches for one change that fits every target.
+pub fn fit(plan: &Plan, targets: &[Target], facts: &Facts) -> Fit {
+    let fits = |profiles: &[Profile]| {
+        targets.iter().zip(profiles).all(|(target, profile)| target.limits.overruns(profile.peak()).is_empty())
+    };
+    let mut last = match profiles(plan, targets, facts) {
+        Some(now) if fits(&now) => return Fit::Already,
+        now => now.unwrap_or_default(),
+    };
+    for change in candidates(plan) {
+        let Some(after) = profiles(&changed(plan, &change), targets, facts) else { continue };
+        if fits(&after) {
+            return Fit::Change { change, after };
+        }
+        last = after;
+    }
+    Fit::None { needs: last }
+}
+
+fn profiles(plan: &Plan, targets: &[Target], facts: &Facts) -> Option<Vec<Profile>> {
+    targets.iter().map(|target| Profile::of(&lower(plan, target, facts).schedule?).ok()).collect()
+}
+
+/// Help for an overrun: the change that fits, with what it then takes.
+pub fn remedy(plan: &Plan, target: &Target, facts: &Facts) -> String {
+    let one = std::slice::from_ref(target);
+    match fit(plan, one, facts) {
+        Fit::Already => "it fits as it is".to_owned(),
+        Fit::Change { change, after } => {
+            let takes = after.first().map_or_else(String::new, |profile| needs(profile, target));
+            format!("{} fits: {takes}", in_words(plan, &change))
+        }
+        Fit::None { needs: profiles } => {
+            let takes = profiles.first().map_or_else(String::new, |profile| needs(profile, target));
+            format!("no switch, batch or length is small enough: the least takes {takes}. A smaller model or a larger machine is left")
+        }
+    }
+}
+
+/// `GPU 14.4 GiB of 14.8 GiB, RAM …`: what a profile takes of a target's limits.
+pub fn needs(profile: &Profile, target: &Target) -> String {
+    let peak = profile.peak();
+    let words: Vec<String> = Place::ALL
+        .into_iter()
+        .filter_map(|place| {
+            let limit = target.limits.get(place)?;
+            (peak[place] > 0).then(|| format!("{place} {} of {}", Bytes(peak[place]), Bytes(limit)))
+        })
+        .collect();
+    words.join(", ")
+}

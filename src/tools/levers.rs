@@ -1,0 +1,146 @@
+//! What can be changed in a pipeline to make it smaller, in the order of what it costs.
+//!
+//! First switches that keep every bit and no time, then those that keep every bit and take time, then a smaller batch
+//! at an equal number of tokens a step, then what changes what is learnt: shorter rows, a narrower adapter.
+
+use crate::plan::{Plan, Step, Val};
+use crate::text::Span;
+
+/// One argument of one step, changed.
+#[derive(Debug, Clone)]
+pub struct Lever {
+    /// Index of the step.
+    pub step: usize,
+    pub argument: &'static str,
+    pub val: Val,
+    /// As it is written: `free_logits`, `batch=2`.
+    pub written: String,
+}
+
+/// Levers that are pulled together.
+pub type Change = Vec<Lever>;
+
+/// The plan with the change in it.
+pub fn changed(plan: &Plan, change: &Change) -> Plan {
+    let mut plan = plan.clone();
+    for lever in change {
+        let args = plan.steps.get_mut(lever.step).map(|step| &mut step.args.0);
+        if let Some(arg) = args.into_iter().flatten().find(|arg| arg.name == lever.argument) {
+            arg.val = lever.val.clone();
+        }
+    }
+    plan
+}
+
+/// Where the change goes in the source: spans to replace, an empty one to insert at.
+pub fn edits(plan: &Plan, change: &Change) -> Vec<(Span, String)> {
+    let mut edits: Vec<(Span, String)> = Vec::new();
+    for lever in change {
+        let Some(step) = plan.steps.get(lever.step) else { continue };
+        match step.args.span(lever.argument) {
+            Some(span) => edits.push((span, lever.written.clone())),
+            None => {
+                let end = step.span.end as usize;
+                let at = Span::new(step.span.source, end, end);
+                match edits.iter_mut().find(|(span, _)| *span == at) {
+                    Some((_, text)) => {
+                        text.push(' ');
+                        text.push_str(&lever.written);
+                    }
+                    None => edits.push((at, format!(" {}", lever.written))),
+                }
+            }
+        }
+    }
+    edits.sort_by_key(|(span, _)| span.start);
+    edits
+}
+
+/// `free_logits batch=2` on `train lora` in line 12.
+pub fn in_words(plan: &Plan, change: &Change) -> String {
+    let mut parts = Vec::new();
+    for (at, step) in plan.steps.iter().enumerate() {
+        let words: Vec<&str> = change.iter().filter(|lever| lever.step == at).map(|lever| &*lever.written).collect();
+        if !words.is_empty() {
+            parts.push(format!("`{}` on `{}` in line {}", words.join(" "), step.stage, step.line));
+        }
+    }
+    parts.join(" and ")
+}
+
+/// Every change worth planning, the cheapest first.
+pub fn candidates(plan: &Plan) -> Vec<Change> {
+    let free = [switches(plan, "low_ram"), switches(plan, "free_logits")];
+    let slow = switches(plan, "recompute");
+    let mut list = vec![free[0].clone(), free[1].clone(), free.concat(), [free.concat(), slow.clone()].concat()];
+    // Alone, without the switches that it may not need.
+    list.insert(3, slow.clone());
+    let largest = trains(plan).map(|(_, step)| step.args.count("batch")).max().unwrap_or(1);
+    let mut smallest = Change::new();
+    for cut in powers_to(largest) {
+        let smaller: Change = trains(plan).flat_map(|(at, step)| smaller_batch(at, step, cut)).collect();
+        list.push([free.concat(), smaller.clone()].concat());
+        list.push([free.concat(), slow.clone(), smaller.clone()].concat());
+        smallest = smaller;
+    }
+    let base = [free.concat(), slow, smallest].concat();
+    for cut in [2, 4, 8, 16] {
+        let shorter: Change = shorter_rows(plan, cut);
+        let narrower: Change = trains(plan).filter_map(|(at, step)| narrower_rank(at, step, cut)).collect();
+        list.push([base.clone(), shorter.clone()].concat());
+        list.push([base.clone(), shorter, narrower].concat());
+    }
+    list.retain(|change| !change.is_empty());
+    list
+}
+
+/// Steps that train.
+fn trains(plan: &Plan) -> impl Iterator<Item = (usize, &Step)> {
+    plan.steps.iter().enumerate().filter(|(_, step)| step.args.get("recompute").is_some())
+}
+
+/// A flag, on in every step that has it and has it off.
+fn switches(plan: &Plan, flag: &'static str) -> Change {
+    let off = plan.steps.iter().enumerate().filter(|(_, step)| *step.args.val(flag) == Val::Bool(false));
+    off.map(|(step, _)| Lever { step, argument: flag, val: Val::Bool(true), written: flag.to_owned() }).collect()
+}
+
+fn powers_to(most: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(2usize), |cut| cut.checked_mul(2)).take_while(move |cut| *cut <= most)
+}
+
+fn number(step: usize, argument: &'static str, n: usize) -> Lever {
+    let val = Val::Int(i64::try_from(n).unwrap_or(i64::MAX));
+    Lever { step, argument, val, written: format!("{argument}={n}") }
+}
+
+fn smaller_batch(at: usize, step: &Step, cut: usize) -> Change {
+    let (batch, accum) = (step.args.count("batch"), step.args.count("accum"));
+    if !batch.is_multiple_of(cut) {
+        return Vec::new();
+    }
+    vec![number(at, "batch", batch / cut), number(at, "accum", accum.saturating_mul(cut))]
+}
+
+/// Rows of a shorter `max_len`, cut where they are longer.
+fn shorter_rows(plan: &Plan, cut: usize) -> Change {
+    let mut change = Vec::new();
+    for (at, step) in plan.steps.iter().enumerate() {
+        let max_len = step.args.count("max_len");
+        if step.stage != "load data" || max_len / cut < 64 {
+            continue;
+        }
+        change.push(number(at, "max_len", max_len / cut));
+        if step.args.text("long") == Some("error") {
+            let val = Val::Symbol("truncate".into());
+            change.push(Lever { step: at, argument: "long", val, written: "long=truncate".into() });
+        }
+    }
+    change
+}
+
+fn narrower_rank(at: usize, step: &Step, cut: usize) -> Option<Lever> {
+    let rank = step.args.int("rank")?;
+    let rank = usize::try_from(rank).ok()? / cut;
+    (rank >= 2).then(|| number(at, "rank", rank))
+}
