@@ -85,7 +85,7 @@ fn here() -> Target {
 }
 
 /// The text with spans replaced; the edits are in order and do not overlap.
-fn patched(text: &str, edits: &[(crate::text::Span, String)]) -> String {
+pub(super) fn patched(text: &str, edits: &[(crate::text::Span, String)]) -> String {
     let mut out = String::with_capacity(text.len() + 64);
     let mut at = 0;
     for (span, replacement) in edits {

@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
+use super::code_page::command;
 use super::listing;
 use super::signature::{default, flow, kind, pattern};
 use super::specimen::{MAX_LEN, SHAPE, specimen};
 use super::stage_page::difference;
-use crate::catalog::{Catalog, StageDecl};
+use crate::catalog::{Catalog, StageDecl, codes};
 
 const MADE: &str = "<!-- Written by `tunepipe explain --reference docs/reference`; a test holds it to `stdlib/`. -->\n\n";
 
@@ -16,6 +17,7 @@ pub fn reference(catalog: &Catalog) -> Vec<(String, String)> {
     pages.extend(catalog.stages.iter().map(|stage| (file(stage), page(stage))));
     pages.push(("devices.md".to_owned(), devices(catalog)));
     pages.push(("shapes.md".to_owned(), shapes(catalog)));
+    pages.push(("codes.md".to_owned(), codes()));
     pages
 }
 
@@ -32,7 +34,7 @@ fn index(catalog: &Catalog) -> String {
         let _ = writeln!(out, "| [{}]({}) | `{}` | {} |", stage.name, file(stage), flow(stage), cell(summary));
     }
     out.push_str("\nA `&` marks what is borrowed, a `?` what may be left out. ");
-    out.push_str("Also: [devices](devices.md) for `budget`, [shapes](shapes.md) for `shape=`.\n\n");
+    out.push_str("Also: [devices](devices.md) for `budget`, [shapes](shapes.md) for `shape=`, [codes](codes.md) of\ndiagnostics.\n\n");
     out.push_str(COMMON);
     out
 }
@@ -106,6 +108,30 @@ fn shapes(catalog: &Catalog) -> String {
     let mut out =
         format!("# Shapes\n\n{MADE}For `shape=`: a model can be planned before its weights are on disk.\n\n");
     markdown(&mut out, &listing::shapes(catalog));
+    out
+}
+
+/// Every page of a code, in one file: a reader searches it for the code.
+fn codes() -> String {
+    let mut out = format!("# Codes\n\n{MADE}What `tunepipe explain CODE` says.\n");
+    for page in codes::pages() {
+        let names: Vec<String> = page.codes.iter().map(|name| format!("`{name}`")).collect();
+        let _ = write!(out, "\n## {}\n\n{}\n", names.join(", "), page.title);
+        if !page.doc.is_empty() {
+            let _ = write!(out, "\n{}\n", page.doc);
+        }
+        for (side, example) in [("Wrong", &page.wrong), ("Right", &page.right)] {
+            let Some(example) = example else { continue };
+            let _ = writeln!(out, "\n{side}:");
+            for (name, text) in &example.files {
+                let _ = write!(out, "\n`{name}`\n\n```\n{text}```\n");
+            }
+            if !example.params.is_empty() {
+                let _ = write!(out, "\n```\n{}\n```\n", command(example));
+            }
+            let _ = write!(out, "\n```\n{}```\n", example.text);
+        }
+    }
     out
 }
 

@@ -76,7 +76,14 @@ pub fn specimen(stage: &StageDecl) -> Specimen {
     };
     defaults(stage, &mut plan);
     let facts = Facts::new(Box::new(Silent));
-    let target = Target { label: "a card".into(), gpu: true, capability: Some(Capability(8, 9)), ..Target::this_machine() };
+    // The pages of the manual are the same wherever they are written.
+    let target = Target {
+        label: "a card".into(),
+        gpu: true,
+        capability: Some(Capability(8, 9)),
+        threads: 8,
+        ..Target::this_machine()
+    };
     let Some((held, base)) = planned(&plan, &target, &facts) else { return Specimen::default() };
     let mut effects = Vec::new();
     for (name, val, change) in changes(stage, &plan) {

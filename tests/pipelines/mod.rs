@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bits;
+mod codes;
 mod contract;
 mod files;
 mod ledger;
