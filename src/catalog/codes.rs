@@ -112,7 +112,10 @@ mod tests {
         let text = "# Head\n\n## a.b, a.c\nTitle.\n\nWhy.\n\n```wrong $\nx=1 y=\n```\n```wrong f.txt\nrow\n```\n```wrong\neval\n```\n```right\ntunepipe 1\n```\n## d\nE.\n";
         let pages = read(text);
         assert_eq!(pages.len(), 2);
-        assert_eq!((&pages[0].codes[..], &*pages[0].title, &*pages[0].doc), (&["a.b".into(), "a.c".into()][..], "Title.", "Why."));
+        assert_eq!(
+            (&pages[0].codes[..], &*pages[0].title, &*pages[0].doc),
+            (&["a.b".into(), "a.c".into()][..], "Title.", "Why.")
+        );
         let wrong = pages[0].wrong.as_ref().expect("given");
         assert_eq!(wrong.params, [("x".to_owned(), "1".to_owned()), ("y".to_owned(), String::new())]);
         assert_eq!(wrong.files, [("f.txt".to_owned(), "row\n".to_owned())]);

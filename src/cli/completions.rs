@@ -19,12 +19,15 @@ pub fn completions(shell: Shell) -> Exit {
 /// answer a wrong name with the nearest.
 fn command() -> Command {
     let catalog = Catalog::standard();
-    let mut topics: Vec<&str> = catalog.stages.iter().flat_map(|stage| stage.name.split(' ')).chain(codes::all()).collect();
+    let mut topics: Vec<&str> =
+        catalog.stages.iter().flat_map(|stage| stage.name.split(' ')).chain(codes::all()).collect();
     topics.sort_unstable();
     topics.dedup();
     let devices: Vec<&str> = catalog.devices.iter().map(|device| device.name.as_str()).collect();
     Cli::command()
-        .mut_subcommand("explain", |verb| verb.mut_arg("topic", |arg| arg.value_parser(PossibleValuesParser::new(topics))))
+        .mut_subcommand("explain", |verb| {
+            verb.mut_arg("topic", |arg| arg.value_parser(PossibleValuesParser::new(topics)))
+        })
         .mut_subcommand("new", |verb| verb.mut_arg("card", |arg| arg.value_parser(PossibleValuesParser::new(devices))))
 }
 
@@ -41,7 +44,10 @@ mod tests {
             assert!(script.contains("preview"), "{shell}");
             // These complete values too.
             if matches!(shell, Shell::Bash | Shell::Fish | Shell::Zsh) {
-                assert!(script.contains("colab-t4") && script.contains("value.taken") && script.contains("lora"), "{shell}");
+                assert!(
+                    script.contains("colab-t4") && script.contains("value.taken") && script.contains("lora"),
+                    "{shell}"
+                );
             }
         }
     }

@@ -16,11 +16,19 @@ pub fn explain(topic: &[String], json: bool) -> Exit {
     let topic = topic.split_whitespace().collect::<Vec<_>>().join(" ");
     let topic = topic.trim_matches(|c: char| "`'\"[]".contains(c)).to_lowercase();
     if let Some(stage) = catalog.stage(&topic) {
-        if json { answer_json(&stage_json(stage)) } else { answer(&stage_page(stage, paper())) }
+        if json {
+            answer_json(&stage_json(stage))
+        } else {
+            answer(&stage_page(stage, paper()))
+        }
         return Exit::Done;
     }
     if let Some(code) = codes::find(&topic) {
-        if json { answer_json(&code_json(code, &topic)) } else { answer(&code_page(code, &topic, paper())) }
+        if json {
+            answer_json(&code_json(code, &topic))
+        } else {
+            answer(&code_page(code, &topic, paper()))
+        }
         return Exit::Done;
     }
     complain(&unknown(catalog, &topic));
@@ -57,9 +65,9 @@ fn words(names: &[&str]) -> String {
 pub fn write_reference(folder: &Path) -> Exit {
     for (name, text) in reference(Catalog::standard()) {
         let path = folder.join(name);
-        let made = path.parent().map_or(Ok(()), |parent| {
-            std::fs::create_dir_all(parent).map_err(|e| Fault::io("make", parent, &e))
-        });
+        let made = path
+            .parent()
+            .map_or(Ok(()), |parent| std::fs::create_dir_all(parent).map_err(|e| Fault::io("make", parent, &e)));
         if let Err(fault) = made.and_then(|()| crate::store::write(&path, true, |out| out.put(text.as_bytes()))) {
             complain(&fault);
             return Exit::Failed;

@@ -31,7 +31,11 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
     let found = tools::fit(plan, &targets, &facts);
     facts.quiet_down();
     let state = |profiles: &[Profile]| -> Vec<String> {
-        targets.iter().zip(profiles).map(|(target, profile)| format!("{}: {}", target.label, needs(profile, target))).collect()
+        targets
+            .iter()
+            .zip(profiles)
+            .map(|(target, profile)| format!("{}: {}", target.label, needs(profile, target)))
+            .collect()
     };
     match found {
         Fit::Already => {
@@ -44,7 +48,9 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
         }
         Fit::None { needs } => {
             if pipeline.json {
-                answer_json(&json!({"version": 1, "fits": false, "change": null, "before": state(&before), "least": state(&needs)}));
+                answer_json(
+                    &json!({"version": 1, "fits": false, "change": null, "before": state(&before), "least": state(&needs)}),
+                );
             } else {
                 answer(&format!(
                     "nothing fits: with every switch on, the smallest batch and the shortest rows it still takes\n  {}\n",
@@ -78,7 +84,7 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
 }
 
 /// The machine at hand, with what it has free.
-fn here() -> Target {
+pub(super) fn here() -> Target {
     let mut target = Target::this_machine();
     target.limits = machine::free(&[]);
     target

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::Exit;
-use super::fit::patched;
+use super::fit::{here, patched};
 use super::prepare::{Prepared, answer, answer_json, complain};
 use crate::catalog::Catalog;
 use crate::data::{Format, Guess, guess};
@@ -78,7 +78,12 @@ fn written(wanted: &New) -> Result<Exit> {
             .help("name another file with `--output`, or add `--overwrite`"));
     }
     let asker = Asker { terminal: std::io::stdin().is_terminal() };
-    let model = asker.answer(wanted.model.as_deref(), "--model", "Model (a folder, a .gguf file, or a shape of `tunepipe ls shapes`)", None)?;
+    let model = asker.answer(
+        wanted.model.as_deref(),
+        "--model",
+        "Model (a folder, a .gguf file, or a shape of `tunepipe ls shapes`)",
+        None,
+    )?;
     let data = asker.answer(wanted.data.as_deref(), "--data", "Rows (a .jsonl, .json or .txt file)", None)?;
     let card = asker.answer(wanted.card.as_deref(), "--card", "Card (of `tunepipe ls devices`)", Some("none"))?;
     let card = Some(card).filter(|card| card != "none");
@@ -101,7 +106,8 @@ fn written(wanted: &New) -> Result<Exit> {
     };
     let (model, shape) = model_of(&model)?;
     let guess = guess_of(&data, wanted.format.as_deref(), goal)?;
-    let folder = if to_stdout { PathBuf::new() } else { wanted.output.parent().map(Path::to_owned).unwrap_or_default() };
+    let folder =
+        if to_stdout { PathBuf::new() } else { wanted.output.parent().map(Path::to_owned).unwrap_or_default() };
     let from = |path: &str| seen_from(&folder, path);
     let stem = wanted.output.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let out = if to_stdout || stem == "finetune" { "out".to_owned() } else { format!("out/{stem}") };
@@ -147,7 +153,10 @@ impl Asker {
             eprint!("{question}{hint}: ");
             let _ = std::io::stderr().flush();
             let mut line = String::new();
-            let read = std::io::stdin().lock().read_line(&mut line).map_err(|e| Fault::io("read", Path::new("<stdin>"), &e))?;
+            let read = std::io::stdin()
+                .lock()
+                .read_line(&mut line)
+                .map_err(|e| Fault::io("read", Path::new("<stdin>"), &e))?;
             let line = line.trim();
             match (line.is_empty(), default) {
                 (false, _) => return Ok(line.to_owned()),
@@ -185,7 +194,8 @@ fn model_of(model: &str) -> Result<(String, Option<String>)> {
     let fault = Fault::new("file.missing", format!("there is no model at `{model}`, and no shape of that name"));
     Err(match nearest(&name, catalog.shapes.iter().map(|shape| &*shape.name)) {
         Some(near) => fault.help(format!("did you mean the shape `{near}`?")),
-        None => fault.help("name a model's folder or .gguf file, or a shape of `tunepipe ls shapes` to plan before it is there"),
+        None => fault
+            .help("name a model's folder or .gguf file, or a shape of `tunepipe ls shapes` to plan before it is there"),
     })
 }
 
@@ -282,7 +292,7 @@ fn fitted(wish: &mut Wish, folder: &Path, facts: &Facts) -> Result<Found> {
 fn attempt(text: String, folder: &Path, facts: &Facts) -> Found {
     let mut prepared = Prepared::text("finetune.tp", folder, text.clone());
     let targets = prepared.budgets();
-    let target = targets.into_iter().next().unwrap_or_else(Target::this_machine);
+    let target = targets.into_iter().next().unwrap_or_else(here);
     // What lowering finds wrong is said; a stage that was refused has no profile.
     let view = prepared.lower(&target, facts).map(|lowered| lowered.view);
     let (Some(plan), Some(view)) = (&prepared.plan, view) else {

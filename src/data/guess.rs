@@ -67,7 +67,8 @@ pub fn guess(path: &Path) -> Result<Option<Guess>> {
         return Ok(Some(Guess { format: Format::Completion, columns: columns.collect() }));
     }
     let only = row.iter().filter(|(_, value)| value.is_string()).map(|(key, _)| key.as_str());
-    let text = TEXTS.into_iter().find(|key| is_text(key)).or_else(|| Some(only).filter(|o| o.clone().count() == 1)?.next());
+    let text =
+        TEXTS.into_iter().find(|key| is_text(key)).or_else(|| Some(only).filter(|o| o.clone().count() == 1)?.next());
     Ok(text.and_then(|key| plain(if key == "text" { Vec::new() } else { vec![("text", key.to_owned())] })))
 }
 

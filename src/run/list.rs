@@ -121,7 +121,12 @@ mod tests {
             fs::create_dir_all(&run).expect("made");
             let write = |file: &str, text: &str| fs::write(run.join(file), text).expect("written");
             write("manifest.json", r#"{"pipeline": {"file": "a.tp"}, "params": {"epochs": 3}}"#);
-            write("metrics.jsonl", &format!("{{\"step\":1,\"loss\":9.0}}\n{{\"step\":2,\"loss\":{loss}}}\n{{\"event\":\"eval\",\"loss\":0.5}}\n{{\"st"));
+            write(
+                "metrics.jsonl",
+                &format!(
+                    "{{\"step\":1,\"loss\":9.0}}\n{{\"step\":2,\"loss\":{loss}}}\n{{\"event\":\"eval\",\"loss\":0.5}}\n{{\"st"
+                ),
+            );
             write("timing.jsonl", "{\"step\":1,\"seconds\":2.0}\n{\"step\":2,\"seconds\":3.0}\n");
         }
         fs::write(root.path().join("a/2026-01-01T00-00-00Z/memory.json"), "[]").expect("written");

@@ -64,7 +64,9 @@ impl Histogram {
             out.push('\n');
         }
         let [half, nine, ninety_nine, all] = self.quantiles;
-        let words = format!("{indent}half of them up to {half} tokens, 90 % up to {nine}, 99 % up to {ninety_nine}, all up to {all}");
+        let words = format!(
+            "{indent}half of them up to {half} tokens, 90 % up to {nine}, 99 % up to {ninety_nine}, all up to {all}"
+        );
         out.push_str(&paper.ink(Ink::Faint, &words));
         out.push('\n');
         out

@@ -116,7 +116,8 @@ pub fn shapes(catalog: &Catalog) -> Listing {
         ("positions", Align::Right),
     ]);
     for decl in &catalog.shapes {
-        let key = |name: &str| decl.keys.iter().find(|(key, _)| key == name).map_or("–".to_owned(), |(_, v)| written(v));
+        let key =
+            |name: &str| decl.keys.iter().find(|(key, _)| key == name).map_or("–".to_owned(), |(_, v)| written(v));
         let parameters = Shape::from_keys(&decl.keys).ok().map(|shape| shape.parameters());
         let row = vec![
             decl.name.clone(),

@@ -67,7 +67,8 @@ fn named(plan: &Value) -> Vec<(String, &Value)> {
 
 fn target(name: &str, old: Option<&Value>, new: Option<&Value>) -> TargetDiff {
     let fits = |target: Option<&Value>| target.and_then(|t| t["fits"].as_bool());
-    let peak = |target: Option<&Value>, place: Place| target.map(|t| t["peak"][place.key()]["bytes"].as_u64().unwrap_or(0));
+    let peak =
+        |target: Option<&Value>, place: Place| target.map(|t| t["peak"][place.key()]["bytes"].as_u64().unwrap_or(0));
     let limit = |place: Place| Some((place, new.or(old)?["limits"][place.key()].as_u64()?));
     let change = |place| Change { old: peak(old, place), new: peak(new, place) };
     let (before, after) = (phases(old), phases(new));
@@ -243,9 +244,15 @@ mod tests {
         assert_eq!(diff.len(), 1);
         let change = Change { old: Some(20), new: Some(80) };
         assert_eq!(diff[0].holdings, [(Place::Gpu, "activations".to_owned(), change)]);
-        assert_eq!(diff[0].phases, [("train lora · step".to_owned(), Place::Gpu, Change { old: Some(120), new: Some(180) })]);
+        assert_eq!(
+            diff[0].phases,
+            [("train lora · step".to_owned(), Place::Gpu, Change { old: Some(120), new: Some(180) })]
+        );
         let said = diff_table(&diff, Paper::plain());
-        assert!(said.contains("l4: fits → does not fit") && said.contains("+60 B") && said.contains("of 150 B"), "{said}");
+        assert!(
+            said.contains("l4: fits → does not fit") && said.contains("+60 B") && said.contains("of 150 B"),
+            "{said}"
+        );
         assert_eq!(diff_json(&diff, json!([]))["targets"][0]["peak"]["gpu"]["by"], 60);
     }
 

@@ -64,19 +64,24 @@ fn spoken(out: &mut String, sources: &Sources, said: &[Diagnostic]) {
     if said.is_empty() {
         return;
     }
-    out.push_str("<section>\n<h2>What is to be said</h2>\n");
+    out.push_str("<section>\n<h2>Findings</h2>\n");
     for one in said {
         let kind = if one.is_error() { "" } else { " warning" };
         let place = one.labels.first().map_or_else(String::new, |label| {
             let (line, _) = sources.line_column(label.span);
             format!(" <small>{}:{line}</small>", escape(&sources.get(label.span.source).name))
         });
-        let _ = writeln!(out, "<div class=\"said{kind}\"><p><code>{}</code>{place}<br>{}</p>", one.code, escape(&one.message));
+        let _ = writeln!(
+            out,
+            "<div class=\"said{kind}\"><p><code>{}</code>{place}<br>{}</p>",
+            one.code,
+            prose(&one.message)
+        );
         for note in &one.notes {
             let _ = writeln!(out, "<pre>{}</pre>", escape(note));
         }
         if let Some(help) = &one.help {
-            let _ = writeln!(out, "<p><b>help</b> {}</p>", escape(help));
+            let _ = writeln!(out, "<p><b>help</b> {}</p>", prose(help));
         }
         out.push_str("</div>\n");
     }
@@ -90,7 +95,7 @@ fn section(out: &mut String, target: &TargetPlan) {
     }
     table(out, target);
     for remark in &target.remarks {
-        let _ = writeln!(out, "<p class=\"faint\">{}</p>", escape(remark));
+        let _ = writeln!(out, "<p class=\"faint\">{}</p>", prose(remark));
     }
     out.push_str("</section>\n");
 }
@@ -137,6 +142,7 @@ fn chart(out: &mut String, target: &TargetPlan, place: Place) {
     let at = target.profile.summit(place);
     let head = match (limit, at) {
         (_, None) => "nothing".to_owned(),
+        (Some(limit), _) if peak < limit / 100 => format!("{} of {}, under 1 %", Bytes(peak), Bytes(limit)),
         (Some(limit), _) => format!("{} of {}, {:.0} %", Bytes(peak), Bytes(limit), percent(peak, limit)),
         (None, _) => format!("{}, not judged", Bytes(peak)),
     };
@@ -187,7 +193,11 @@ fn chart(out: &mut String, target: &TargetPlan, place: Place) {
             let _ = writeln!(out, "<li class=\"limit\" style=\"--swatch:var(--limit)\">budget {}</li>", Bytes(limit));
         }
         (Some(limit), None) => {
-            let _ = writeln!(out, "<li class=\"faint\" style=\"--swatch:none\">budget {}, far to the right</li>", Bytes(limit));
+            let _ = writeln!(
+                out,
+                "<li class=\"faint\" style=\"--swatch:none\">budget {}, far to the right</li>",
+                Bytes(limit)
+            );
         }
         (None, _) => {}
     }
@@ -239,7 +249,9 @@ fn breakdown(out: &mut String, target: &TargetPlan, place: Place) {
 fn table(out: &mut String, target: &TargetPlan) {
     let places = target.places();
     let peak = target.profile.peak();
-    out.push_str("<h3>All phases</h3>\n<div class=\"wide\"><table>\n<thead><tr><th>line</th><th>stage</th><th>phase</th>");
+    out.push_str(
+        "<h3>All phases</h3>\n<div class=\"wide\"><table>\n<thead><tr><th>line</th><th>stage</th><th>phase</th>",
+    );
     for place in &places {
         let _ = write!(out, "<th class=\"number\">{place}</th>");
     }
@@ -250,7 +262,11 @@ fn table(out: &mut String, target: &TargetPlan) {
         for place in &places {
             let bytes = phase.peak[*place];
             let class = if bytes > 0 && bytes == peak[*place] { "number peak" } else { "number" };
-            let _ = write!(out, "<td class=\"{class}\">{}</td>", if bytes == 0 { "–".into() } else { Bytes(bytes).to_string() });
+            let _ = write!(
+                out,
+                "<td class=\"{class}\">{}</td>",
+                if bytes == 0 { "–".into() } else { Bytes(bytes).to_string() }
+            );
         }
         out.push_str("</tr>\n");
     }
@@ -269,6 +285,19 @@ fn table(out: &mut String, target: &TargetPlan) {
 
 fn percent(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64 * 100.0
+}
+
+/// A text whose backticks mark code.
+fn prose(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (at, part) in text.split('`').enumerate() {
+        let part = escape(part);
+        match at % 2 {
+            1 => out.extend(["<code>", &part, "</code>"]),
+            _ => out.push_str(&part),
+        }
+    }
+    out
 }
 
 /// A text inside HTML, in an attribute too.
@@ -316,7 +345,10 @@ mod tests {
     #[test]
     fn bars_are_shares_of_the_peak_or_of_the_budget() {
         let fits = page(Some(400));
-        assert!(fits.contains("width:50.000%") && fits.contains("width:25.000%") && fits.contains("left:99.800%"), "{fits}");
+        assert!(
+            fits.contains("width:50.000%") && fits.contains("width:25.000%") && fits.contains("left:99.800%"),
+            "{fits}"
+        );
         assert!(fits.contains(">fits<"));
         let over = page(Some(200));
         assert!(over.contains("width:66.667%") && over.contains("left:66.667%") && over.contains("100 B of RAM over"));
@@ -329,6 +361,7 @@ mod tests {
     #[test]
     fn texts_are_escaped_and_nothing_is_fetched() {
         let page = page(None);
+        assert_eq!(prose("use `a<b` now"), "use <code>a&lt;b</code> now");
         assert!(page.contains("x &amp; y.tp") && page.contains("a&lt;b") && page.contains("1 &lt; 2"));
         assert!(!page.contains("a<b") && !page.contains("<script") && !page.contains("http") && !page.contains("url("));
     }

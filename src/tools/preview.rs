@@ -36,19 +36,27 @@ pub fn preview_page(seen: &Preview, rows: usize, paper: Paper) -> String {
     let mut out = String::new();
     let files: Vec<String> = seen.settings.paths.iter().map(|path| path.display().to_string()).collect();
     let head = format!("load data in line {}, for {} in line {}", seen.line, seen.stage, seen.stage_line);
-    let _ = writeln!(out, "{}\n  {}", paper.ink(Ink::Strong, &head), clip(&files.join(", "), paper.width.saturating_sub(2)));
+    let _ = writeln!(
+        out,
+        "{}\n  {}",
+        paper.ink(Ink::Strong, &head),
+        clip(&files.join(", "), paper.width.saturating_sub(2))
+    );
     let _ = writeln!(out, "  {}\n", paper.ink(Ink::Faint, &template_words(seen)));
     for shown in rows_of(seen, rows) {
         let _ = writeln!(
             out,
             "{} {}",
             paper.ink(Ink::Name, &shown.place),
-            paper.ink(Ink::Faint, &format!(
-                "{} tokens, {} trained on{}",
-                shown.tokens,
-                shown.counted,
-                if shown.held_out { "; held out" } else { "" }
-            )),
+            paper.ink(
+                Ink::Faint,
+                &format!(
+                    "{} tokens, {} trained on{}",
+                    shown.tokens,
+                    shown.counted,
+                    if shown.held_out { "; held out" } else { "" }
+                )
+            ),
         );
         tokens(&mut out, &shown, paper);
         out.push('\n');
@@ -75,7 +83,9 @@ fn template_words(seen: &Preview) -> String {
     match (&seen.template, own, uses) {
         (_, _, false) => format!("format={}, as written: no template", seen.settings.format.name()),
         (Some(name), _, _) if ChatTemplate::builtin(name).is_some() => format!("through the chat template `{name}`"),
-        (Some(given), own, _) if own != Some(given.as_str()) => "through the chat template that the pipeline gives".into(),
+        (Some(given), own, _) if own != Some(given.as_str()) => {
+            "through the chat template that the pipeline gives".into()
+        }
         (_, Some(_), _) => "through the model's own chat template".into(),
         (_, None, _) => "through Alpaca's prompt: the model has no chat template".into(),
     }
@@ -105,7 +115,8 @@ fn rows_of(seen: &Preview, rows: usize) -> Vec<Shown> {
 fn place(seen: &Preview, row: u32) -> String {
     let origin = seen.encoded.tokens.origin(row);
     let path = origin.and_then(|origin| seen.settings.paths.get(origin.file as usize));
-    let file = path.and_then(|path| path.file_name()).map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let file =
+        path.and_then(|path| path.file_name()).map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     format!("{file}:{}", origin.map_or(0, |origin| origin.line))
 }
 
@@ -189,7 +200,11 @@ fn counts(out: &mut String, seen: &Preview, paper: Paper) {
     let _ = writeln!(
         out,
         "\n{} rows read, {} kept: {} to train on, {held} held out; {} tokens, {} trained on ({share:.1} %)",
-        report.read, report.rows, seen.encoded.train.len(), report.tokens, report.counted
+        report.read,
+        report.rows,
+        seen.encoded.train.len(),
+        report.tokens,
+        report.counted
     );
     let told = [
         (report.truncated, "cut to `max_len`"),
@@ -239,8 +254,11 @@ fn oddities(seen: &Preview) -> Vec<String> {
             name(&endless)
         ));
     }
-    let ends = |row: &u32| stop(*row).is_some_and(|at| !tokens.counted(*row).iter().zip(tokens.ids(*row)).any(|(c, id)| *c && stops.contains(id)) && at > 0);
-    let unlearnt: Vec<u32> = all().filter(ends).collect();
+    let taught = |row: u32| {
+        let marks = tokens.ids(row).iter().zip(tokens.counted(row)).skip(1);
+        marks.into_iter().any(|(id, counts)| *counts && stops.contains(id))
+    };
+    let unlearnt: Vec<u32> = all().filter(|row| stop(*row).is_some() && !taught(*row)).collect();
     if !unlearnt.is_empty() {
         odd.push(format!(
             "{} rows end without their end-of-text token being trained on: {}",

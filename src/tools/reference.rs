@@ -9,7 +9,8 @@ use super::specimen::{MAX_LEN, SHAPE, specimen};
 use super::stage_page::difference;
 use crate::catalog::{Catalog, StageDecl, codes};
 
-const MADE: &str = "<!-- Written by `tunepipe explain --reference docs/reference`; a test holds it to `stdlib/`. -->\n\n";
+const MADE: &str =
+    "<!-- Written by `tunepipe explain --reference docs/reference`; a test holds it to `stdlib/`. -->\n\n";
 
 /// Every page by its file name.
 pub fn reference(catalog: &Catalog) -> Vec<(String, String)> {
@@ -105,8 +106,7 @@ fn devices(catalog: &Catalog) -> String {
 }
 
 fn shapes(catalog: &Catalog) -> String {
-    let mut out =
-        format!("# Shapes\n\n{MADE}For `shape=`: a model can be planned before its weights are on disk.\n\n");
+    let mut out = format!("# Shapes\n\n{MADE}For `shape=`: a model can be planned before its weights are on disk.\n\n");
     markdown(&mut out, &listing::shapes(catalog));
     out
 }

@@ -86,10 +86,8 @@ pub fn scaffold(wish: &Wish) -> String {
         Goal::Full => ("train full", "2e-5"),
         Goal::Pretrain => ("train full", "1e-5"),
     };
-    let _ = write!(
-        out,
-        "{stage}\n  epochs=epochs batch=8 accum=2\n  lr={rate} schedule=cosine warmup=3%\n  free_logits\n"
-    );
+    let _ =
+        write!(out, "{stage}\n  epochs=epochs batch=8 accum=2\n  lr={rate} schedule=cosine warmup=3%\n  free_logits\n");
     match wish.goal {
         Goal::Adapter => {
             let _ = writeln!(out, "save adapter {}", quoted(&format!("{}/adapter", wish.out)));
@@ -118,7 +116,9 @@ mod tests {
     #[test]
     fn every_wish_checks() {
         for goal in [Goal::Adapter, Goal::Full, Goal::Pretrain] {
-            for (quantize, card, shape) in [(false, None, None), (goal == Goal::Adapter, Some("l4"), Some("llama-3-8b"))] {
+            for (quantize, card, shape) in
+                [(false, None, None), (goal == Goal::Adapter, Some("l4"), Some("llama-3-8b"))]
+            {
                 let wish = Wish {
                     model: "models/a \"b\"".into(),
                     shape: shape.map(str::to_owned),

@@ -9,6 +9,7 @@ mod ledger;
 mod quickstart;
 mod real;
 mod saving;
+mod verbs;
 
 use std::collections::BTreeMap;
 use std::fs;
