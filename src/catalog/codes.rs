@@ -23,7 +23,7 @@ pub struct CodePage {
     pub right: Option<Example>,
 }
 
-/// A pipeline, with what it is given. A page leaves out lines that every pipeline has; [`Example::whole`] adds them.
+/// A pipeline, with what it is given. A page may leave out lines that are not its matter; [`Example::whole`] adds them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Example {
     pub text: String,
@@ -34,13 +34,19 @@ pub struct Example {
 }
 
 impl Example {
-    /// The pipeline as a file: a text that neither says its edition nor loads anything stands behind lines that do.
+    /// The pipeline as a file: a text that neither says its edition nor loads anything stands behind lines that do,
+    /// and what it trains and does not save is saved.
     pub fn whole(&self) -> String {
-        let loads = |line: &str| line.starts_with("tunepipe ") || line.starts_with("load model ");
-        if self.text.lines().any(loads) {
-            return self.text.clone();
+        let starts = |words: &[&str]| self.text.lines().any(|line| words.iter().any(|word| line.starts_with(word)));
+        let mut whole = String::new();
+        if !starts(&["tunepipe ", "load model "]) {
+            whole.push_str("tunepipe 1\nload model \"model\"\nload data \"rows.jsonl\" format=completion\n");
         }
-        format!("tunepipe 1\nload model \"model\"\nload data \"rows.jsonl\" format=completion\n{}", self.text)
+        whole.push_str(&self.text);
+        if starts(&["train lora"]) && !starts(&["save "]) {
+            whole.push_str("save adapter \"out/adapter\"\n");
+        }
+        whole
     }
 }
 

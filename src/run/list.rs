@@ -133,7 +133,7 @@ mod tests {
         fs::create_dir_all(root.path().join("a/empty")).expect("made");
         let list = list(root.path()).expect("read");
         assert_eq!(list.rows.len(), 2);
-        assert_eq!((&list.json[0]["loss"], &list.json[0]["state"]), (&1.0.into(), &"unfinished".into()));
+        assert_eq!((list.json[0]["loss"].as_f64(), &list.json[0]["state"]), (Some(1.0), &"unfinished".into()));
         assert_eq!(list.json[1]["state"], "ended");
         assert_eq!(list.rows[0][1..], ["2", "1.0000", "0.5000", "5.0 s", "unfinished", "epochs=3"].map(str::to_owned));
         assert!(super::list(&root.path().join("none")).expect("no folder is no fault").rows.is_empty());

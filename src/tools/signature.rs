@@ -40,16 +40,15 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
+/// In the largest unit that needs no more than two decimals: sizes of cards are written with a fraction, `14.75GiB`.
 fn bytes(n: u64) -> String {
-    let units = [("TB", 1_000_000_000_000), ("TiB", 1 << 40), ("GB", 1_000_000_000), ("GiB", 1 << 30)];
+    let large = [("TB", 1_000_000_000_000), ("TiB", 1 << 40), ("GB", 1_000_000_000), ("GiB", 1 << 30)];
     let small = [("MB", 1_000_000), ("MiB", 1 << 20), ("KB", 1000), ("KiB", 1 << 10)];
-    for (unit, size) in units.into_iter().chain(small) {
-        if n >= size && n.is_multiple_of(size) {
-            return format!("{}{unit}", n / size);
-        }
+    let mut units = large.into_iter().chain(small).filter(|(_, size)| n >= *size);
+    match units.find(|(_, size)| (u128::from(n) * 100).is_multiple_of(u128::from(*size))) {
+        Some((unit, size)) => format!("{}{unit}", n as f64 / size as f64),
+        None => format!("{n}B"),
     }
-    // Sizes of cards are written with a fraction: 14.75GiB.
-    format!("{}GiB", (n as f64 / f64::from(1 << 30) * 100.0).round() / 100.0)
 }
 
 /// `Model<W, lora>`, as the catalogue has it.
@@ -113,6 +112,8 @@ mod tests {
         assert_eq!(said(Val::Bytes(5_000_000_000)), "5GB");
         assert_eq!(said(Val::Bytes(15 << 30)), "15GiB");
         assert_eq!(said(Val::Bytes(15_837_691_904)), "14.75GiB");
+        assert_eq!(said(Val::Bytes(500_000_000)), "500MB");
+        assert_eq!(said(Val::Bytes(1234567)), "1234567B");
         assert_eq!(said(Val::Quantity(1.0, Unit::Epochs)), "1epoch");
         assert_eq!(said(Val::Quantity(2.0, Unit::Epochs)), "2epochs");
         assert_eq!(said(Val::Str("a\"b\n${x}".into())), r#""a\"b\n\${x}""#);
