@@ -111,6 +111,7 @@ fn written(wanted: &New) -> Result<Exit> {
     let from = |path: &str| seen_from(&folder, path);
     let stem = wanted.output.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let out = if to_stdout || stem == "finetune" { "out".to_owned() } else { format!("out/{stem}") };
+    let out = free(&folder, out, goal);
     let mut wish = Wish {
         model: from(&model),
         shape,
@@ -166,6 +167,14 @@ impl Asker {
             }
         }
     }
+}
+
+/// The folder, or the first of `out-2`, `out-3`, … that holds no output yet.
+fn free(folder: &Path, out: String, goal: Goal) -> String {
+    let output = if goal == Goal::Adapter { "adapter" } else { "model" };
+    let taken = |out: &String| folder.join(out).join(output).exists();
+    let others = (2..1000).map(|n| format!("{out}-{n}"));
+    std::iter::once(out.clone()).chain(others).find(|out| !taken(out)).unwrap_or(out)
 }
 
 fn known_card(card: &str) -> Result<()> {

@@ -36,6 +36,7 @@ pub fn plan(pipeline: &Pipeline, shown: &Shown) -> Exit {
             return Exit::Usage;
         }
     };
+    prepared.only_plans = true;
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
     let facts = Facts::new(Box::new(Console::new(None, voice)));
     let views = prepared.targets(&facts);

@@ -5,6 +5,7 @@ mod bits;
 mod codes;
 mod contract;
 mod files;
+mod fit;
 mod ledger;
 mod quickstart;
 mod real;

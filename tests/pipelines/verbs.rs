@@ -171,6 +171,9 @@ fn a_new_pipeline_checks_and_fits() {
     assert!(text.contains("format=completion") && text.contains("train lora") && !text.contains("budget"), "{text}");
     desk.tunepipe(&["check", "finetune.tp"]).ended(0);
     desk.tunepipe(&["run", "-q", "finetune.tp"]).ended(0);
+    // What the run saved stands in nobody's way.
+    let told = new(&["--model", "model", "--data", "rows.jsonl", "-o", "-"], 0);
+    assert!(told.out.contains("out-2/adapter"), "{}", told.out);
     // An older file is not lost.
     assert!(new(&["--model", "model", "--data", "rows.jsonl"], 2).err.contains("--overwrite"));
 
