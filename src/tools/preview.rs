@@ -168,8 +168,11 @@ fn tokens(out: &mut String, shown: &Shown, paper: Paper) {
     if left > 0 {
         line.push_str(&paper.ink(Ink::Faint, &format!(" … {left} more tokens")));
     }
-    out.push_str(line.trim_end_matches(' '));
-    out.push('\n');
+    // A row that ends on a line break has said all.
+    if !line.trim().is_empty() {
+        out.push_str(line.trim_end_matches(' '));
+        out.push('\n');
+    }
 }
 
 /// Characters that would move the cursor, made visible.
