@@ -2,11 +2,12 @@
 
 use serde_json::json;
 
-use super::prepare::{Prepared, answer, answer_json};
+use super::prepare::{Prepared, answer_json};
 use super::{Exit, Pipeline};
 use crate::memory::{Bytes, Place};
 use crate::run::{Console, Voice};
 use crate::stages::Facts;
+use crate::text::out;
 use crate::tools::{TargetPlan, target_json};
 
 pub fn check(pipeline: &Pipeline) -> Exit {
@@ -29,8 +30,15 @@ pub fn check(pipeline: &Pipeline) -> Exit {
     } else {
         prepared.report();
         if !prepared.failed() {
+            let mut said: Vec<&String> = Vec::new();
+            for remark in views.iter().flat_map(|view| &view.remarks) {
+                if !pipeline.quiet && !said.contains(&remark) {
+                    out::say(&format!("note: {remark}"));
+                    said.push(remark);
+                }
+            }
             for view in &views {
-                answer(&format!("{}: {}\n", pipeline.file.display(), verdict(view)));
+                out::answer(&format!("{}: {}\n", pipeline.file.display(), verdict(view)));
             }
         }
     }

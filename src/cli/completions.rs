@@ -4,14 +4,14 @@ use clap::builder::PossibleValuesParser;
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
-use super::prepare::answer;
 use super::{Cli, Exit};
 use crate::catalog::{Catalog, codes};
+use crate::text::out;
 
 pub fn completions(shell: Shell) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command(), "tunepipe", &mut script);
-    answer(&String::from_utf8_lossy(&script));
+    out::answer(&String::from_utf8_lossy(&script));
     Exit::Done
 }
 

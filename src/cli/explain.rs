@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::Exit;
-use super::prepare::{answer, answer_json, complain};
+use super::prepare::{answer_json, complain};
 use super::terminal::paper;
 use crate::catalog::{Catalog, codes};
-use crate::text::{Fault, nearest};
+use crate::text::{Fault, nearest, out};
 use crate::tools::{code_json, code_page, reference, stage_json, stage_page};
 
 pub fn explain(topic: &[String], json: bool) -> Exit {
@@ -19,7 +19,7 @@ pub fn explain(topic: &[String], json: bool) -> Exit {
         if json {
             answer_json(&stage_json(stage))
         } else {
-            answer(&stage_page(stage, paper()))
+            out::answer(&stage_page(stage, paper()))
         }
         return Exit::Done;
     }
@@ -27,7 +27,7 @@ pub fn explain(topic: &[String], json: bool) -> Exit {
         if json {
             answer_json(&code_json(code, &topic))
         } else {
-            answer(&code_page(code, &topic, paper()))
+            out::answer(&code_page(code, &topic, paper()))
         }
         return Exit::Done;
     }

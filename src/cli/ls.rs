@@ -6,10 +6,11 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use super::Exit;
-use super::prepare::{answer, answer_json, complain};
+use super::prepare::{answer_json, complain};
 use super::terminal::paper;
 use crate::catalog::Catalog;
 use crate::run;
+use crate::text::out;
 use crate::tools::{codes, devices, shapes, stages};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -44,9 +45,9 @@ pub fn ls(what: What, json: bool) -> Exit {
     if json {
         answer_json(&json!({"version": 1, key: listing.json, "diagnostics": []}));
     } else if listing.rows.is_empty() {
-        eprintln!("no {key} here");
+        out::say(&format!("no {key} here"));
     } else {
-        answer(&listing.render(paper()));
+        out::answer(&listing.render(paper()));
     }
     Exit::Done
 }

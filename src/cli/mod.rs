@@ -18,6 +18,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::text::out;
+
 /// How a command ended, as the shell sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -170,17 +172,37 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
         }
     };
-    match cli.verb {
-        Verb::Run { pipeline, run_dir, device } => run::run(&pipeline, run_dir.as_deref(), device),
-        Verb::Plan { pipeline, shown } => plan::plan(&pipeline, &shown),
-        Verb::Fit { pipeline, write } => fit::fit(&pipeline, write),
-        Verb::Check { pipeline } => check::check(&pipeline),
-        Verb::New(wanted) => new::new(&wanted),
-        Verb::Preview { pipeline, rows } => preview::preview(&pipeline, rows),
-        Verb::Explain { reference: Some(folder), .. } => explain::write_reference(&folder),
-        Verb::Explain { topic, json, reference: None } => explain::explain(&topic, json),
-        Verb::Completions { shell } => completions::completions(shell),
-        Verb::Ls { what, json } => ls::ls(what, json),
+    // A panic is a defect of ours, and is told as one.
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
+        let words = text.unwrap_or("something that was thought impossible");
+        out::say(&format!(
+            "error: tunepipe has a defect{place}: {words}\n  note: nothing half-written is left under a final name\n  help: please report this, with the pipeline"
+        ));
+    }));
+    let exit = std::panic::catch_unwind(|| cli.verb.run()).unwrap_or(Exit::Failed);
+    if out::lost() {
+        out::say("error: the answer could not be written: stdout takes no more");
+        return Exit::Failed.into();
     }
-    .into()
+    exit.into()
+}
+
+impl Verb {
+    fn run(self) -> Exit {
+        match self {
+            Verb::Run { pipeline, run_dir, device } => run::run(&pipeline, run_dir.as_deref(), device),
+            Verb::Plan { pipeline, shown } => plan::plan(&pipeline, &shown),
+            Verb::Fit { pipeline, write } => fit::fit(&pipeline, write),
+            Verb::Check { pipeline } => check::check(&pipeline),
+            Verb::New(wanted) => new::new(&wanted),
+            Verb::Preview { pipeline, rows } => preview::preview(&pipeline, rows),
+            Verb::Explain { reference: Some(folder), .. } => explain::write_reference(&folder),
+            Verb::Explain { topic, json, reference: None } => explain::explain(&topic, json),
+            Verb::Completions { shell } => completions::completions(shell),
+            Verb::Ls { what, json } => ls::ls(what, json),
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! `tunepipe new`: writes a pipeline that checks and fits, from a model, rows, a card and a goal.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -8,12 +8,12 @@ use serde_json::json;
 
 use super::Exit;
 use super::fit::{here, patched};
-use super::prepare::{Prepared, answer, answer_json, complain};
+use super::prepare::{Prepared, answer_json, complain};
 use crate::catalog::Catalog;
 use crate::data::{Format, Guess, guess};
 use crate::run::{Console, Voice};
 use crate::stages::{Facts, Preview, Target, previews};
-use crate::text::{Fault, Result, nearest};
+use crate::text::{Fault, Result, nearest, out};
 use crate::tools::{Fit, Goal, Wish, edits, fit, in_words, needs, scaffold};
 
 #[derive(Debug, Args)]
@@ -151,8 +151,7 @@ impl Asker {
         }
         let hint = default.map_or_else(String::new, |default| format!(" [{default}]"));
         loop {
-            eprint!("{question}{hint}: ");
-            let _ = std::io::stderr().flush();
+            out::tell(&format!("{question}{hint}: "));
             let mut line = String::new();
             let read = std::io::stdin()
                 .lock()
@@ -346,14 +345,14 @@ fn finish(wanted: &New, wish: &Wish, found: Found) -> Result<Exit> {
                             "diagnostics": found.prepared.diagnostics_json()}));
         return Ok(Exit::Done);
     }
-    answer(&found.text);
+    out::answer(&found.text);
     if to_stdout {
         return Ok(Exit::Done);
     }
-    eprintln!("\nwrote {file}");
+    out::say(&format!("\nwrote {file}"));
     if let Some(card) = &wish.card {
-        eprintln!("  fits {card}: {}", found.takes);
+        out::say(&format!("  fits {card}: {}", found.takes));
     }
-    eprintln!("  next: tunepipe preview {file}, tunepipe plan {file}, tunepipe run {file}");
+    out::say(&format!("  next: tunepipe preview {file}, tunepipe plan {file}, tunepipe run {file}"));
     Ok(Exit::Done)
 }

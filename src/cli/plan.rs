@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use super::prepare::{Prepared, answer, answer_json, complain};
+use super::prepare::{Prepared, answer_json, complain};
 use super::terminal::paper;
 use super::{Exit, Pipeline};
 use crate::run::{Console, Voice};
 use crate::stages::Facts;
-use crate::text::{Fault, Result};
+use crate::text::{Fault, Result, out};
 use crate::tools::{TargetDiff, TargetPlan, diff_json, diff_table, plan_diff, plan_html, plan_json, plan_table};
 
 /// How a plan is shown.
@@ -57,10 +57,10 @@ pub fn plan(pipeline: &Pipeline, shown: &Shown) -> Exit {
     match (pipeline.json, &diff) {
         (true, Some(diff)) => answer_json(&diff_json(diff, prepared.diagnostics_json())),
         (true, None) => answer_json(&plan_json(&views, prepared.diagnostics_json())),
-        (false, Some(diff)) => answer(&diff_table(diff, paper())),
+        (false, Some(diff)) => out::answer(&diff_table(diff, paper())),
         (false, None) => {
             for view in &views {
-                answer(&format!("{} on {}\n\n{}\n", pipeline.file.display(), view.label, plan_table(view)));
+                out::answer(&format!("{} on {}\n\n{}\n", pipeline.file.display(), view.label, plan_table(view)));
             }
         }
     }

@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::prepare::{Prepared, answer, answer_json};
+use super::prepare::{Prepared, answer_json};
 use super::terminal::paper;
 use super::{Exit, Pipeline};
 use crate::run::{Console, Voice};
 use crate::stages::{Facts, Target, previews};
+use crate::text::out;
 use crate::tools::{preview_json, preview_page};
 
 pub fn preview(pipeline: &Pipeline, rows: usize) -> Exit {
@@ -31,11 +32,11 @@ pub fn preview(pipeline: &Pipeline, rows: usize) -> Exit {
         return prepared.exit();
     }
     for (at, seen) in seen.iter().enumerate() {
-        answer(&format!("{}{}", if at > 0 { "\n" } else { "" }, preview_page(seen, rows, paper())));
+        out::answer(&format!("{}{}", if at > 0 { "\n" } else { "" }, preview_page(seen, rows, paper())));
     }
     prepared.report();
     if seen.is_empty() && prepared.exit() == Exit::Done {
-        eprintln!("no rows to show: a data set is shown once its files are there and a stage with a model uses it");
+        out::say("no rows to show: a data set is shown once its files are there and a stage with a model uses it");
     }
     prepared.exit()
 }

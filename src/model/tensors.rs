@@ -109,6 +109,9 @@ impl Tensor {
     }
 }
 
+/// Adds a tensor of a name, shape, role and layer.
+type Put<'a> = dyn FnMut(String, &[usize], Role, Option<usize>) + 'a;
+
 impl Shape {
     /// Every tensor, in the order of the forward pass. A tied head is not listed: it is the embedding.
     pub fn tensors(&self) -> Vec<Tensor> {
@@ -118,7 +121,7 @@ impl Shape {
         };
         put("model.embed_tokens.weight".into(), &[self.vocab, self.hidden], Role::Embedding, None);
         for layer in 0..self.layers {
-            let norms = |before: Option<Proj>, put: &mut dyn FnMut(String, &[usize], Role, Option<usize>)| {
+            let norms = |before: Option<Proj>, put: &mut Put<'_>| {
                 for norm in self.family.norms().iter().filter(|norm| norm.before == before) {
                     let width = if norm.of_head { self.head_dim } else { self.hidden };
                     put(format!("model.layers.{layer}.{}.weight", norm.name), &[width], Role::Norm, Some(layer));

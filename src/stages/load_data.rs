@@ -1,7 +1,7 @@
 //! `load data`: rows to train or to evaluate on. Reads nothing itself: whoever uses the rows tokenises them with its
 //! own model's tokenizer, and the tokens are that stage's holding.
 
-use super::world::{DataDesc, blame};
+use super::world::{DataDesc, blame, idle, none_idle};
 use super::{Body, Desc, Job, Lowered, Refusal, Stage, World};
 use crate::data::{Format, Holdout, Long, Settings, TrainOn};
 use crate::plan::{Args, Step, Unit, Val};
@@ -66,6 +66,14 @@ fn settings(step: &Step) -> Result<Settings, Refusal> {
     let args = &step.args;
     let format = args.text("format").and_then(Format::from_name).ok_or_else(Vec::new)?;
     let mut settings = Settings::new(args.paths("path"), format);
+    let only = |wanted: bool, argument: &str, why: &str| if wanted { None } else { idle(step, argument, why) };
+    none_idle([
+        only(format == Format::Text, "text", "names the column of `format=text`"),
+        only(format == Format::Completion, "prompt", "names a column of `format=completion`"),
+        only(format == Format::Completion, "completion", "names a column of `format=completion`"),
+        only(format != Format::Tokens, "eos", "rows of tokens are taken as they are"),
+        only(format != Format::Tokens, "bos", "rows of tokens are taken as they are"),
+    ])?;
     let text = |name: &str| args.text(name).unwrap_or(name).to_owned();
     settings.text = text("text");
     settings.prompt = text("prompt");
@@ -78,6 +86,9 @@ fn settings(step: &Step) -> Result<Settings, Refusal> {
         _ => Long::Error,
     };
     settings.holdout = holdout(args);
+    if settings.holdout == Some(Holdout::Rows(0)) {
+        none_idle([idle(step, "holdout", "no row is held out")])?;
+    }
     settings.packed = args.flag("packed");
     settings.shuffle = args.flag("shuffle");
     settings.eos = args.flag("eos");

@@ -69,6 +69,9 @@ pub(super) fn lower_watched(
             }
         }
     }
+    let over = world.outputs_over_inputs();
+    whole &= over.is_empty();
+    diagnostics.extend(over);
     diagnostics.append(&mut world.warnings);
     let mut floor = vec![Holding::new("program", Place::Ram, PROGRAM, "")];
     floor.extend(world.residents());

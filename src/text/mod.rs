@@ -4,6 +4,7 @@ mod diagnostic;
 mod fault;
 mod json;
 mod nearest;
+pub mod out;
 mod render;
 mod source;
 #[cfg(test)]

@@ -213,6 +213,8 @@ fn counts(out: &mut String, seen: &Preview, paper: Paper) {
         (report.truncated, "cut to `max_len`"),
         (report.dropped_long, "dropped: longer than `max_len`"),
         (report.dropped_empty, "dropped: empty"),
+        (report.unwritten, "have an answer that the chat template does not write"),
+        (report.tools_unread, "have tools that the chat template does not write"),
         (report.zero_counted, "dropped: no token of them counts in the loss"),
         (report.answer_cut, "of those lost their whole answer to `max_len`"),
     ];

@@ -11,7 +11,7 @@ fn checked(example: &Example) -> (Told, Vec<(String, String)>) {
     }
     desk.write("finetune.tp", &example.whole());
     let params: Vec<String> = example.params.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let mut arguments = vec!["check", "finetune.tp"];
+    let mut arguments = vec!["check", "-q", "finetune.tp"];
     arguments.extend(params.iter().map(String::as_str));
     let shown = desk.with_threads(Some(2), &arguments);
     assert!(!shown.err.contains("panicked"), "{}", shown.err);

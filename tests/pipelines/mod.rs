@@ -7,6 +7,7 @@ mod contract;
 mod files;
 mod fit;
 mod ledger;
+mod nothing_lost;
 mod quickstart;
 mod real;
 mod saving;
