@@ -1,6 +1,7 @@
 //! What the language offers: stages with their signatures, devices, shapes. Declared in `stdlib/*.tp`, in the language
 //! itself, embedded in the binary; checker, manual and completion all read it here.
 
+pub mod codes;
 mod fit;
 mod kind;
 mod load;

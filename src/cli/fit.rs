@@ -85,14 +85,14 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
 }
 
 /// The machine at hand, with what it has free.
-fn here() -> Target {
+pub(super) fn here() -> Target {
     let mut target = Target::this_machine();
     target.limits = machine::free(&[]);
     target
 }
 
 /// The text with spans replaced; the edits are in order and do not overlap.
-fn patched(text: &str, edits: &[(crate::text::Span, String)]) -> String {
+pub(super) fn patched(text: &str, edits: &[(crate::text::Span, String)]) -> String {
     let mut out = String::with_capacity(text.len() + 64);
     let mut at = 0;
     for (span, replacement) in edits {

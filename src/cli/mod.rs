@@ -1,11 +1,17 @@
 //! The command line. The one room that knows clap.
 
 mod check;
+mod completions;
+mod explain;
 mod fit;
+mod ls;
 mod machine;
+mod new;
 mod plan;
 mod prepare;
+mod preview;
 mod run;
+mod terminal;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -61,11 +67,13 @@ enum Verb {
     },
     /// Show where every byte would go, without reading a weight
     #[command(
-        after_help = "Example:\n  tunepipe plan finetune.tp\n  tunepipe plan finetune.tp --json | jq '.targets[0].peak'"
+        after_help = "Example:\n  tunepipe plan finetune.tp\n  tunepipe plan finetune.tp --html plan.html\n  tunepipe plan finetune.tp --json > plan.json\n  tunepipe plan finetune.tp --diff plan.json"
     )]
     Plan {
         #[command(flatten)]
         pipeline: Pipeline,
+        #[command(flatten)]
+        shown: plan::Shown,
     },
     /// Find the change that costs least and makes a pipeline fit its budgets
     #[command(after_help = "Example:\n  tunepipe fit finetune.tp\n  tunepipe fit finetune.tp --write")]
@@ -81,6 +89,54 @@ enum Verb {
     Check {
         #[command(flatten)]
         pipeline: Pipeline,
+    },
+    /// Write a pipeline that checks and fits, from a model, rows, a card and a goal
+    #[command(
+        after_help = "Asks for what is not given.\n\nExample:\n  tunepipe new --model models/llama-3-8b --data data/alpaca.jsonl --card colab-t4 --goal adapter"
+    )]
+    New(new::New),
+    /// Show the first rows as a model sees them, and how long all of them are
+    #[command(after_help = "Examples:\n  tunepipe preview finetune.tp\n  tunepipe preview finetune.tp --rows 1 --json")]
+    Preview {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// Rows to show of each data set
+        #[arg(long, default_value_t = 3)]
+        rows: usize,
+    },
+    /// Say what a stage takes and holds, or what a diagnostic's code means
+    #[command(
+        after_help = "Examples:\n  tunepipe explain train lora\n  tunepipe explain value.taken\n  tunepipe explain quantize nf4 --json"
+    )]
+    Explain {
+        /// A stage's name or a code
+        #[arg(required_unless_present = "reference")]
+        topic: Vec<String>,
+        /// Answer as JSON on stdout
+        #[arg(long)]
+        json: bool,
+        /// Write every page as Markdown into a folder
+        #[arg(long, value_name = "DIR", conflicts_with_all = ["topic", "json"])]
+        reference: Option<PathBuf>,
+    },
+    /// Print a shell's completion script
+    #[command(
+        after_help = "Examples:\n  source <(tunepipe completions bash)\n  tunepipe completions fish > ~/.config/fish/completions/tunepipe.fish"
+    )]
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// List what there is: stages, shapes, devices, runs, codes
+    #[command(after_help = "Examples:\n  tunepipe ls stages\n  tunepipe ls runs --json")]
+    Ls {
+        /// Of what kind
+        #[arg(value_enum)]
+        what: ls::What,
+        /// Answer as JSON on stdout
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -138,9 +194,15 @@ impl Verb {
     fn run(self) -> Exit {
         match self {
             Verb::Run { pipeline, run_dir, device } => run::run(&pipeline, run_dir.as_deref(), device),
-            Verb::Plan { pipeline } => plan::plan(&pipeline),
+            Verb::Plan { pipeline, shown } => plan::plan(&pipeline, &shown),
             Verb::Fit { pipeline, write } => fit::fit(&pipeline, write),
             Verb::Check { pipeline } => check::check(&pipeline),
+            Verb::New(wanted) => new::new(&wanted),
+            Verb::Preview { pipeline, rows } => preview::preview(&pipeline, rows),
+            Verb::Explain { reference: Some(folder), .. } => explain::write_reference(&folder),
+            Verb::Explain { topic, json, reference: None } => explain::explain(&topic, json),
+            Verb::Completions { shell } => completions::completions(shell),
+            Verb::Ls { what, json } => ls::ls(what, json),
         }
     }
 }

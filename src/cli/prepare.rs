@@ -10,7 +10,7 @@ use crate::catalog::Catalog;
 use crate::memory::{Profile, Schedule};
 use crate::plan::Plan;
 use crate::stages::{Body, Facts, Target, lower};
-use crate::text::{self, Diagnostic, Fault, Severity, Sources, out};
+use crate::text::{self, Diagnostic, Fault, Severity, SourceId, Sources, out};
 use crate::tools::{TargetPlan, overrun, remedy};
 
 /// A pipeline as far as it could be taken.
@@ -57,6 +57,14 @@ impl Prepared {
         let id = sources.add(name, &folder, text);
         let (plan, diagnostics) = crate::check::check_text(id, &mut sources, Catalog::standard(), &params);
         Ok(Prepared { sources, plan, diagnostics, only_plans: false })
+    }
+
+    /// A text that was never a file.
+    pub fn text(name: &str, folder: &Path, text: String) -> Self {
+        let mut sources = Sources::default();
+        let id = sources.add(name, folder, text);
+        let (plan, diagnostics) = crate::check::check_text(id, &mut sources, Catalog::standard(), &[]);
+        Prepared { sources, plan, diagnostics, only_plans: false }
     }
 
     /// Lowers for one target; none when a stage was refused, with the reasons added to the diagnostics.
@@ -126,6 +134,12 @@ impl Prepared {
         let Some(plan) = self.plan.as_ref().filter(|_| !view.fits()) else { return };
         let remedy = remedy(plan, target, facts);
         self.diagnostics.extend(overrun(plan, view, Some(&remedy)));
+    }
+
+    /// The pipeline's own name and text.
+    pub fn source_name(&self) -> (&str, &str) {
+        let source = self.sources.get(self.plan.as_ref().map_or(SourceId(0), |plan| plan.source));
+        (&source.name, &source.text)
     }
 
     /// Whether an error other than an overrun was found.

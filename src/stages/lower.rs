@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{Body, Facts, STAGES, Target, World};
 use crate::memory::{Holding, Place, Schedule, StagePlan};
-use crate::plan::Plan;
+use crate::plan::{Plan, Step};
 use crate::text::Diagnostic;
 
 /// The heap that the program takes for itself before any stage: catalogue, grammar, thread pool, output.
@@ -29,12 +29,23 @@ pub struct Lowering {
 
 /// Lowers every step, going on after a refusal so that one bad stage does not hide the next.
 pub fn lower(plan: &Plan, target: &Target, facts: &Facts) -> Lowering {
+    lower_watched(plan, target, facts, &mut |_, _| {})
+}
+
+/// As [`lower`]; `watch` sees what is known before each step.
+pub(super) fn lower_watched(
+    plan: &Plan,
+    target: &Target,
+    facts: &Facts,
+    watch: &mut dyn FnMut(&Step, &World<'_>),
+) -> Lowering {
     let mut world = World::new(plan, target, facts);
     let mut diagnostics = Vec::new();
     let mut stages = Vec::with_capacity(plan.steps.len());
     let mut whole = true;
     for (index, step) in plan.steps.iter().enumerate() {
         world.index = index;
+        watch(step, &world);
         let Some(stage) = STAGES.iter().find(|stage| stage.name() == step.stage) else {
             diagnostics.push(
                 Diagnostic::error("stage.no_body", format!("`{}` is declared but this build cannot do it", step.stage))

@@ -30,7 +30,7 @@ impl TargetPlan {
     }
 
     /// Places that the plan uses or that are judged.
-    fn places(&self) -> Vec<Place> {
+    pub fn places(&self) -> Vec<Place> {
         let peak = self.profile.peak();
         Place::ALL.into_iter().filter(|place| peak[*place] > 0 || self.limits.get(*place).is_some()).collect()
     }

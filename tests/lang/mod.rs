@@ -1,5 +1,6 @@
 //! The language as a user meets it: text in, diagnostics out.
 
+mod codes;
 mod examples;
 mod fuzz;
 mod snapshots;

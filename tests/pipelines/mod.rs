@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bits;
+mod codes;
 mod contract;
 mod files;
 mod fit;
@@ -10,6 +11,7 @@ mod nothing_lost;
 mod quickstart;
 mod real;
 mod saving;
+mod verbs;
 
 use std::collections::BTreeMap;
 use std::fs;
