@@ -4,6 +4,7 @@
 mod fit;
 mod kind;
 mod load;
+mod recipe;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,7 @@ use std::sync::OnceLock;
 
 pub use fit::Misfit;
 pub use kind::{AdapterPattern, Atom, Kind, Pattern, WeightsPattern};
+pub use recipe::{RecipeDecl, signature};
 
 use crate::plan::{Device, Val};
 
@@ -85,6 +87,8 @@ pub struct Catalog {
     pub stages: Vec<StageDecl>,
     pub devices: Vec<DeviceDecl>,
     pub shapes: Vec<ShapeDecl>,
+    /// The standard library's recipes.
+    pub recipes: Vec<RecipeDecl>,
     by_name: HashMap<String, usize>,
     /// Words of the longest stage name.
     longest: usize,
@@ -107,6 +111,10 @@ impl Catalog {
 
     pub fn stage(&self, name: &str) -> Option<&StageDecl> {
         self.by_name.get(name).and_then(|at| self.stages.get(*at))
+    }
+
+    pub fn recipe(&self, name: &str) -> Option<&RecipeDecl> {
+        self.recipes.iter().find(|recipe| recipe.decl.name == name)
     }
 
     pub fn device(&self, name: &str) -> Option<&DeviceDecl> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::Checker;
+use super::library::Library;
 use super::params::Given;
 use crate::catalog::{Atom, Catalog, Kind};
 use crate::plan::{Budget, Device, Val};
@@ -15,7 +16,8 @@ pub fn budget(text: &str, sources: &mut Sources, catalog: &Catalog) -> Result<Bu
     let (file, mut diagnostics) = syntax::parse(sources, id);
     let mut budgets = Vec::new();
     if let [Item::Budget(_)] = &file.items[..] {
-        let mut checker = Checker::new(sources, catalog, &file, Given::default());
+        let library = Library::default();
+        let mut checker = Checker::new(sources, catalog, &file, Given::default(), &library);
         for item in &file.items {
             checker.item(item);
         }

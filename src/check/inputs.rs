@@ -17,21 +17,15 @@ impl<'a> Checker<'a> {
     /// one mistake is said once.
     pub fn pass_values(
         &mut self,
-        filled: &Filled<'a>,
+        filled: &Filled<'_>,
         alias: Option<&Word>,
         step: usize,
     ) -> (Vec<(String, ValueId)>, Vec<ValueId>) {
         let decl = filled.decl;
         let mut inputs: Vec<(String, ValueId)> = Vec::new();
         let mut taken: Option<(ValueId, bool)> = None;
-        for (input, given) in decl.inputs.iter().zip(&filled.inputs) {
-            let found = match given {
-                Some((Some(word), _)) => self.named_input(decl, input, word),
-                Some((None, _)) => None,
-                None if input.optional => None,
-                None => self.unnamed_input(decl, input, filled.name_span),
-            };
-            let Some((id, fits)) = found else { continue };
+        for (input, found) in decl.inputs.iter().zip(self.inputs(filled)) {
+            let Ok(Some((id, fits))) = found else { continue };
             if input.takes {
                 taken = Some((id, fits));
             }
@@ -63,12 +57,43 @@ impl<'a> Checker<'a> {
                 last_use: None,
             });
             if let Some((name, span)) = &name {
-                let named = Named { span: *span, used: false, what: What::Owned(id) };
+                let named = Named { span: *span, used: false, what: What::Owned(id), follows: false };
                 self.names.insert(name.clone(), named);
+            } else if let Some((taken, _)) = taken {
+                self.follow(taken, id);
             }
             makes.push(id);
         }
         (inputs, makes)
+    }
+
+    /// The value of each input, and whether it is of the wanted type; none where an optional one is left out, an error
+    /// where one is missing, which is reported.
+    pub fn inputs(&mut self, filled: &Filled<'_>) -> Vec<Result<Option<(ValueId, bool)>, ()>> {
+        let decl = filled.decl;
+        let mut found = Vec::with_capacity(decl.inputs.len());
+        for (input, given) in decl.inputs.iter().zip(&filled.inputs) {
+            found.push(match given {
+                Some((Some(word), _)) if input.optional && self.left_out(word) => Ok(None),
+                Some((Some(word), _)) => self.named_input(decl, input, word).map(Some).ok_or(()),
+                Some((None, _)) => Err(()),
+                None if input.optional => Ok(None),
+                None => self.unnamed_input(decl, input, filled.name_span).map(Some).ok_or(()),
+            });
+        }
+        found
+    }
+
+    /// Whether a name is `none`, or an input of the recipe that its call leaves out.
+    fn left_out(&mut self, word: &Word) -> bool {
+        match self.names.get_mut(&word.text) {
+            Some(named) => {
+                let absent = matches!(named.what, What::Absent);
+                named.used |= absent;
+                absent
+            }
+            None => word.text == "none",
+        }
     }
 
     /// The name of what a stage makes: its alias, or the name of what it took.
@@ -102,7 +127,19 @@ impl<'a> Checker<'a> {
         let id = match &named.what {
             What::Owned(id) => *id,
             What::Unknown => return None,
-            What::Known(_) => {
+            What::Absent => {
+                self.report(
+                    Diagnostic::error(
+                        "recipe.absent",
+                        format!("`{}` is left out here, and `{}` needs it", word.text, decl.name),
+                    )
+                    .label(word.span, "there is none")
+                    .label(declared, "may be left out")
+                    .help(format!("take `= none` from the parameter `{}`, or leave the stage out", word.text)),
+                );
+                return None;
+            }
+            What::Known(_) | What::Open => {
                 self.report(
                     Diagnostic::error("value.name", format!("`{key}=` takes {}, not a setting", input.pattern.words()))
                         .label(word.span, "is a setting")
@@ -135,6 +172,11 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Whether a name means this value here: a recipe does not see its caller's.
+    fn names_value(&self, name: &str, id: ValueId) -> bool {
+        self.names.get(name).is_some_and(|named| matches!(named.what, What::Owned(other) if other == id))
+    }
+
     fn no_such_value(&mut self, input: &InputDecl, word: &Word) {
         if self.unread {
             return;
@@ -145,7 +187,7 @@ impl<'a> Checker<'a> {
             .owned
             .iter()
             .filter(|(_, owned)| owned.is_model == is_model && owned.taken.is_none())
-            .filter_map(|(_, owned)| owned.name.as_deref())
+            .filter_map(|(id, owned)| owned.name.as_deref().filter(|name| self.names_value(name, id)))
             .collect();
         let mut diagnostic = Diagnostic::error("value.unknown", format!("there is no {what} named `{}`", word.text))
             .label(word.span, "unknown");
@@ -231,7 +273,9 @@ impl<'a> Checker<'a> {
             .owned
             .iter()
             .filter(|(_, owned)| owned.is_model == is_model && owned.taken.is_none())
-            .filter_map(|(_, owned)| Some((owned.name.clone()?, owned.made_at)))
+            .filter_map(|(id, owned)| {
+                Some((owned.name.clone().filter(|name| self.names_value(name, id))?, owned.made_at))
+            })
             .take(LISTED)
             .collect();
         for (name, made) in &named {
@@ -239,6 +283,10 @@ impl<'a> Checker<'a> {
         }
         if let Some((name, _)) = named.first() {
             diagnostic = diagnostic.help(format!("write `{}={name}`", input.name));
+        } else if self.order != usize::MAX {
+            let kind = if is_model { "Model" } else { "Data" };
+            diagnostic = diagnostic
+                .help(format!("a recipe sees its parameters only: give it one more, `{}: {kind}`", input.name));
         } else {
             // The stages that make one out of nothing.
             let maker =

@@ -1,22 +1,27 @@
 //! AST to plan: names, types, units, ownership.
 //!
 //! [`check_text`] is the whole way from a source to a [`Plan`]; [`check`] starts at the AST. Nothing is read but the
-//! files that `@"file"` names.
+//! files that `use` and `@"file"` name.
 
 mod arithmetic;
 mod budget;
 mod eval;
 mod inputs;
+mod library;
 mod misfit;
+mod modules;
 mod names;
 mod owned;
 mod params;
+mod recipe;
 mod stage;
 #[cfg(test)]
 mod tests;
 mod unknown;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
+use std::rc::Rc;
 
 pub use budget::budget;
 
@@ -53,7 +58,9 @@ pub fn check(
     params: &[(String, String)],
 ) -> (Option<Plan>, Vec<Diagnostic>) {
     let given = params::Given::read(params, sources);
-    let mut checker = Checker::new(sources, catalog, file, given);
+    let library = library::read(file, sources, catalog);
+    let mut checker = Checker::new(sources, catalog, file, given, &library);
+    checker.diagnostics.extend(library.diagnostics.iter().cloned());
     checker.editions(file);
     for item in &file.items {
         checker.item(item);
@@ -64,6 +71,8 @@ pub fn check(
 struct Checker<'a> {
     sources: &'a Sources,
     catalog: &'a Catalog,
+    /// The pipeline's own text.
+    source: SourceId,
     diagnostics: Vec<Diagnostic>,
     /// Params, lets and named values, as far as they are declared above.
     names: HashMap<String, names::Named>,
@@ -74,24 +83,74 @@ struct Checker<'a> {
     budgets: Vec<Budget>,
     params: Vec<(String, Val)>,
     given: params::Given,
+    /// Files of recipes, read beforehand, and what their checking came to.
+    library: &'a library::Library,
+    modules: Vec<Option<Rc<modules::Exports<'a>>>>,
+    uses: Vec<modules::Used>,
+    /// Recipes in reach of each file, the pipeline's own first; which file is being checked, and how many of its
+    /// recipes stand above the body that is.
+    scopes: Vec<Scope<'a>>,
+    scope: usize,
+    order: usize,
+    /// Calls of recipes that are being looked at, and how many stages calls have come to so far.
+    calls: Vec<Span>,
+    opened: usize,
+    too_large: bool,
+    /// Files whose text stands in the plan.
+    texts: Vec<PathBuf>,
     /// A statement could not be read: what it would have made or named is unknown, so that "there is none" is not
     /// said any more.
     unread: bool,
 }
 
+/// The recipes of one file.
+#[derive(Default)]
+struct Scope<'a> {
+    /// Those that are in reach so far.
+    recipes: HashMap<String, recipe::Reach<'a>>,
+    /// All that the file declares.
+    declared: HashMap<&'a str, Span>,
+}
+
+impl<'a> Scope<'a> {
+    fn of(items: &'a [Item]) -> Self {
+        let name = |item: &'a Item| {
+            if let Item::Recipe(line) = item { Some((&*line.name.text, line.name.span)) } else { None }
+        };
+        Scope { recipes: HashMap::new(), declared: items.iter().filter_map(name).collect() }
+    }
+}
+
 impl<'a> Checker<'a> {
-    fn new(sources: &'a Sources, catalog: &'a Catalog, file: &'a File, given: params::Given) -> Self {
+    fn new(
+        sources: &'a Sources,
+        catalog: &'a Catalog,
+        file: &'a File,
+        given: params::Given,
+        library: &'a library::Library,
+    ) -> Self {
         Checker {
             sources,
             catalog,
+            source: file.source,
             diagnostics: Vec::new(),
             names: HashMap::new(),
-            below: names::below(file),
+            below: names::below(&file.items),
             owned: owned::Values::default(),
             steps: Vec::new(),
             budgets: Vec::new(),
             params: Vec::new(),
             given,
+            library,
+            modules: Vec::new(),
+            uses: Vec::new(),
+            scopes: vec![Scope::of(&file.items)],
+            scope: 0,
+            order: usize::MAX,
+            calls: Vec::new(),
+            opened: 0,
+            too_large: false,
+            texts: Vec::new(),
             unread: false,
         }
     }
@@ -112,14 +171,8 @@ impl<'a> Checker<'a> {
                 let word = if entry.sort == EntrySort::Device { "device" } else { "shape" };
                 self.misplaced(word, entry.span);
             }
-            Item::Later(later) => {
-                self.unread = true;
-                self.report(
-                    Diagnostic::error("not_yet", format!("`{}` is not yet in this version", later.keyword))
-                        .label(later.span, "cannot be read yet")
-                        .help("write the stages out in this file"),
-                );
-            }
+            Item::Use(line) => self.used(line),
+            Item::Recipe(line) => self.recipe(line),
             Item::Broken(broken) => self.broken(broken),
         }
     }
@@ -207,6 +260,8 @@ impl<'a> Checker<'a> {
             values: self.owned.finish(),
             budgets: self.budgets,
             params: self.params,
+            used: self.library.modules.iter().map(|module| module.file.source).collect(),
+            texts: self.texts,
         };
         (Some(plan), self.diagnostics)
     }

@@ -76,7 +76,7 @@ impl Checker<'_> {
         self.declare(&line.name, datum);
     }
 
-    fn default(&mut self, expr: &Expr, kind: Option<&Kind>, name: &str) -> Option<Datum> {
+    pub fn default(&mut self, expr: &Expr, kind: Option<&Kind>, name: &str) -> Option<Datum> {
         let datum = self.eval(expr, kind)?;
         match kind {
             // `none` says that there is no value, whatever the kind.
@@ -110,7 +110,7 @@ impl Checker<'_> {
         let one = self.given.0.get(at)?;
         let (name, span, value) = (one.name.clone(), one.value_span, one.value.clone());
         let raw = self.sources.slice(span).to_owned();
-        let bare = Datum { val: Val::Str(raw.clone()), folder: PathBuf::new(), shown: None };
+        let bare = Datum { val: Val::Str(raw.clone()), folder: PathBuf::new(), shown: None, from: None };
         let takes_text = kind.is_some_and(Kind::takes_text) && !raw.starts_with(['"', '@']);
         let expr = match value {
             Ok(expr) => expr,

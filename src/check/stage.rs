@@ -1,6 +1,6 @@
 //! One stage: its name, its arguments, its place in the plan.
 
-use super::names::{Named, What};
+use super::names::{Datum, Named, What};
 use super::{Checker, params};
 use crate::catalog::StageDecl;
 use crate::plan::{Arg, Args, Step, Val};
@@ -13,7 +13,7 @@ pub(super) struct Filled<'a> {
     /// The stage's words.
     pub name_span: Span,
     /// No value: it was given, and that had an error.
-    pub args: Vec<Option<(Option<Val>, Span)>>,
+    pub args: Vec<Option<(Option<Datum>, Span)>>,
     /// The name of a value for each input that was given one, and where; no name: that had an error.
     pub inputs: Vec<Option<(Option<Word>, Span)>>,
 }
@@ -27,6 +27,14 @@ impl<'a> Checker<'a> {
                 _ => break,
             }
         }
+        self.opened += usize::from(self.order != usize::MAX);
+        let texts: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        if let Some((first, span)) = words.first()
+            && self.catalog.stage_at(&texts).is_none()
+            && let Some(recipe) = self.recipe_at(first)
+        {
+            return self.call(line, *span, &recipe);
+        }
         let Some((count, decl)) = self.find_stage(&words) else {
             self.unread = true;
             if let Some(alias) = &line.alias {
@@ -38,6 +46,35 @@ impl<'a> Checker<'a> {
             (Some((_, first)), Some((_, last))) => first.to(*last),
             _ => line.span,
         };
+        let filled = self.fill(line, count, name_span, decl);
+        self.missing(&filled, line.span);
+        let step = self.steps.len();
+        let (inputs, makes) = self.pass_values(&filled, line.alias.as_ref(), step);
+        let args = decl.args.iter().zip(filled.args).map(|(arg, given)| match given {
+            Some((datum, span)) => {
+                let from = datum.as_ref().and_then(|datum| datum.from.as_deref().cloned());
+                let val = datum.map_or(Val::None, |datum| datum.val);
+                Arg { name: arg.name.clone(), val, span: Some(span), from }
+            }
+            None => {
+                Arg { name: arg.name.clone(), val: arg.default.clone().unwrap_or(Val::None), span: None, from: None }
+            }
+        });
+        let asked = self.calls.first().copied().unwrap_or(line.span);
+        self.steps.push(Step {
+            stage: decl.name.clone(),
+            span: line.span,
+            name_span,
+            line: self.sources.line_column(asked).0,
+            calls: self.calls.clone(),
+            args: Args(args.collect()),
+            inputs,
+            makes,
+        });
+    }
+
+    /// What a statement gives a stage or a recipe, behind the words of its name.
+    pub fn fill<'d>(&mut self, line: &StageLine, count: usize, name_span: Span, decl: &'d StageDecl) -> Filled<'d> {
         let mut filled =
             Filled { decl, name_span, args: vec![None; decl.args.len()], inputs: vec![None; decl.inputs.len()] };
         let before = self.diagnostics.len();
@@ -56,22 +93,7 @@ impl<'a> Checker<'a> {
             }
         }
         self.gather(before, decl);
-        self.missing(&filled, line.span);
-        let step = self.steps.len();
-        let (inputs, makes) = self.pass_values(&filled, line.alias.as_ref(), step);
-        let args = decl.args.iter().zip(filled.args).map(|(arg, given)| match given {
-            Some((val, span)) => Arg { name: arg.name.clone(), val: val.unwrap_or(Val::None), span: Some(span) },
-            None => Arg { name: arg.name.clone(), val: arg.default.clone().unwrap_or(Val::None), span: None },
-        });
-        self.steps.push(Step {
-            stage: decl.name.clone(),
-            span: line.span,
-            name_span,
-            line: self.sources.line_column(line.span).0,
-            args: Args(args.collect()),
-            inputs,
-            makes,
-        });
+        filled
     }
 
     /// Many words that one stage does not know are one mistake as a rule, a lost line break or a wrong stage: from the
@@ -108,7 +130,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Another stage's name in the middle of a stage: its line break was lost.
-    fn stage_in(&self, filled: &Filled<'a>, parts: &[Part]) -> Option<(Span, &'a StageDecl)> {
+    fn stage_in(&self, filled: &Filled<'_>, parts: &[Part]) -> Option<(Span, &'a StageDecl)> {
         let mut words: Vec<(&str, Span)> = Vec::new();
         for part in parts.iter().take(2) {
             match part {
@@ -149,7 +171,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Says so once; what the other stage was given is not looked at.
-    fn run_on(&mut self, filled: &Filled<'a>, other: &StageDecl, words: Span) {
+    fn run_on(&mut self, filled: &Filled<'_>, other: &StageDecl, words: Span) {
         self.report(
             Diagnostic::error("syntax.statement", format!("`{}` begins in the middle of a stage", other.name))
                 .label(words, "is a stage of its own")
@@ -161,7 +183,7 @@ impl<'a> Checker<'a> {
     }
 
     /// `name=value`
-    fn argument(&mut self, filled: &mut Filled<'a>, name: &Word, value: &Expr) {
+    fn argument(&mut self, filled: &mut Filled<'_>, name: &Word, value: &Expr) {
         let decl = filled.decl;
         if let Some(at) = decl.args.iter().position(|arg| arg.name == name.text) {
             let val = self.held_to(filled, at, value);
@@ -207,20 +229,20 @@ impl<'a> Checker<'a> {
     }
 
     /// A word by itself: a flag, a symbol for the next positional, a name of the user.
-    fn bare_word(&mut self, filled: &mut Filled<'a>, word: &str, span: Span) {
+    fn bare_word(&mut self, filled: &mut Filled<'_>, word: &str, span: Span) {
         let decl = filled.decl;
         let flag = decl.args.iter().position(|arg| arg.name == word && arg.kind.is_flag());
         if let Some(at) = flag {
-            return self.put(filled, at, Some(Val::Bool(true)), span);
+            return self.put(filled, at, Some(Datum::plain(Val::Bool(true))), span);
         }
         if let Some(at) = self.denied_flag(decl, word) {
-            return self.put(filled, at, Some(Val::Bool(false)), span);
+            return self.put(filled, at, Some(Datum::plain(Val::Bool(false))), span);
         }
         let expr = Expr { kind: ExprKind::Word(word.to_owned()), span };
         if let Some(at) = next_positional(filled)
             && decl.args[at].kind.has_symbol(word)
         {
-            return self.put(filled, at, Some(Val::Symbol(word.to_owned())), span);
+            return self.put(filled, at, Some(Datum::plain(Val::Symbol(word.to_owned()))), span);
         }
         match self.names.get_mut(word).map(|named| (named.what.clone(), named.span)) {
             Some((What::Owned(id), declared)) => {
@@ -249,7 +271,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn positional(&mut self, filled: &mut Filled<'a>, value: &Expr) {
+    fn positional(&mut self, filled: &mut Filled<'_>, value: &Expr) {
         let decl = filled.decl;
         if let Some(at) = next_positional(filled) {
             let val = self.held_to(filled, at, value);
@@ -293,14 +315,14 @@ impl<'a> Checker<'a> {
     }
 
     /// The value, held to an argument's kind.
-    fn held_to(&mut self, filled: &Filled<'a>, at: usize, value: &Expr) -> Option<Val> {
+    fn held_to(&mut self, filled: &Filled<'_>, at: usize, value: &Expr) -> Option<Datum> {
         let arg = &filled.decl.args[at];
         let datum = self.eval(value, Some(&arg.kind))?;
         if datum.val == Val::None && arg.default == Some(Val::None) {
-            return Some(Val::None);
+            return Some(datum);
         }
         match self.catalog.fit(&arg.kind, &datum.val, &datum.folder) {
-            Ok(val) => Some(val),
+            Ok(val) => Some(Datum { val, ..datum }),
             Err(misfit) => {
                 self.misfit(&arg.name, &arg.kind, &misfit, &datum.val, value);
                 None
@@ -308,7 +330,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn put(&mut self, filled: &mut Filled<'a>, at: usize, val: Option<Val>, span: Span) {
+    fn put(&mut self, filled: &mut Filled<'_>, at: usize, val: Option<Datum>, span: Span) {
         match &filled.args[at] {
             Some((_, first)) => {
                 let name = filled.decl.args[at].name.clone();
@@ -328,7 +350,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Arguments without a default that were not given.
-    fn missing(&mut self, filled: &Filled<'a>, statement: Span) {
+    pub fn missing(&mut self, filled: &Filled<'_>, statement: Span) {
         let decl = filled.decl;
         // A short statement is shown as it would be; of a long one, its beginning.
         let whole = self.sources.slice(statement);

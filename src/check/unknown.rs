@@ -6,7 +6,7 @@ use crate::catalog::StageDecl;
 use crate::syntax::Word;
 use crate::text::{Diagnostic, Span, nearest};
 
-const STATEMENTS: [&str; 4] = ["budget", "param", "let", "tunepipe"];
+const STATEMENTS: [&str; 6] = ["budget", "param", "let", "tunepipe", "use", "recipe"];
 
 impl<'a> Checker<'a> {
     /// The stage that some leading words name. An unknown one is reported; where it is clear which was meant, the
@@ -18,6 +18,15 @@ impl<'a> Checker<'a> {
             return Some(found);
         }
         let (first, first_span) = words.first()?;
+        if let Some(declared) = self.scopes[self.scope].declared.get(first).copied() {
+            self.report(
+                Diagnostic::error("recipe.later", format!("`{first}` cannot be called here"))
+                    .label(*first_span, "called before it is declared")
+                    .label(declared, "declared here")
+                    .help("a recipe is called below its declaration, and never by itself"),
+            );
+            return None;
+        }
         // A slip in a name of as many words, each of them near.
         for count in (1..=texts.len().min(2)).rev() {
             let texts = texts.get(..count)?;
@@ -27,15 +36,15 @@ impl<'a> Checker<'a> {
                 words.len() == count && words.iter().zip(texts).all(|(word, text)| nearest(text, [*word]).is_some())
             };
             let names = catalog.stages.iter().map(|stage| &*stage.name).filter(near);
-            let statements = STATEMENTS.iter().copied().filter(|_| count == 1);
-            if let Some(near) = nearest(&joined, names.chain(statements)) {
+            let statements = STATEMENTS.iter().copied().chain(self.recipe_names()).filter(|_| count == 1);
+            if let Some(near) = nearest(&joined, names.chain(statements)).map(str::to_owned) {
                 let span = first_span.to(words.get(count - 1)?.1);
                 self.report(
                     Diagnostic::error("name.unknown_stage", format!("there is no stage `{joined}`"))
                         .label(span, "unknown")
                         .help(format!("write `{near}`")),
                 );
-                return catalog.stage(near).map(|decl| (count, decl));
+                return catalog.stage(&near).map(|decl| (count, decl));
             }
         }
         let family: Vec<&str> = catalog
@@ -91,7 +100,7 @@ impl<'a> Checker<'a> {
     }
 
     /// A word by itself that is neither flag nor symbol nor a name.
-    pub fn unknown_word(&mut self, filled: &mut Filled<'a>, word: &str, span: Span) {
+    pub fn unknown_word(&mut self, filled: &mut Filled<'_>, word: &str, span: Span) {
         let decl = filled.decl;
         let error = |code, message| Diagnostic::error(code, message).label(span, "stands alone");
         if let Some(arg) = decl.arg(word) {

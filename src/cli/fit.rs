@@ -31,7 +31,11 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
     let found = tools::fit(plan, &targets, &facts);
     facts.quiet_down();
     let state = |profiles: &[Profile]| -> Vec<String> {
-        targets.iter().zip(profiles).map(|(target, profile)| format!("{}: {}", target.label, needs(profile, target))).collect()
+        targets
+            .iter()
+            .zip(profiles)
+            .map(|(target, profile)| format!("{}: {}", target.label, needs(profile, target)))
+            .collect()
     };
     match found {
         Fit::Already => {
@@ -44,7 +48,9 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
         }
         Fit::None { needs } => {
             if pipeline.json {
-                answer_json(&json!({"version": 1, "fits": false, "change": null, "before": state(&before), "least": state(&needs)}));
+                answer_json(
+                    &json!({"version": 1, "fits": false, "change": null, "before": state(&before), "least": state(&needs)}),
+                );
             } else {
                 answer(&format!(
                     "nothing fits: with every switch on, the smallest batch and the shortest rows it still takes\n  {}\n",
@@ -55,7 +61,7 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
         }
         Fit::Change { change, after } => {
             let source = prepared.sources.get(plan.source);
-            let text = patched(&source.text, &edits(plan, &change));
+            let text = patched(&source.text, &edits(plan, &change).unwrap_or_default());
             let patch = similar::TextDiff::from_lines(&*source.text, &text)
                 .unified_diff()
                 .context_radius(2)

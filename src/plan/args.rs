@@ -37,6 +37,18 @@ pub struct Arg {
     pub name: String,
     pub val: Val,
     pub span: Option<Span>,
+    /// In a recipe: the call's argument that its value comes from.
+    pub from: Option<CallArg>,
+}
+
+/// An argument of a recipe's call in the pipeline's own file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallArg {
+    pub name: String,
+    /// Where the call gives it; none: it goes by the recipe's default.
+    pub span: Option<Span>,
+    /// The whole call.
+    pub call: Span,
 }
 
 /// All arguments of a step, in the signature's order. The checker has held every value to the signature's type, so

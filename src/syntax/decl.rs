@@ -40,7 +40,7 @@ impl Lower<'_> {
     }
 
     /// The lines of an example, without their common indentation.
-    fn example(&self, lines: &[&Line]) -> String {
+    pub fn example(&self, lines: &[&Line]) -> String {
         let least = lines.iter().map(|line| line.indent).min().unwrap_or(0);
         let mut text = String::new();
         for line in lines {
@@ -90,7 +90,7 @@ impl Lower<'_> {
         }
     }
 
-    fn owned_kind(&mut self, pair: Pair<'_, Rule>) -> OwnedKind {
+    pub fn owned_kind(&mut self, pair: Pair<'_, Rule>) -> OwnedKind {
         let span = self.span(&pair);
         let mut words = pair.into_inner().map(|pair| Word { text: pair.as_str().to_owned(), span: self.span(&pair) });
         let name = words.next().unwrap_or(Word { text: String::new(), span });

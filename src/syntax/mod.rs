@@ -9,6 +9,7 @@ mod grammar;
 mod lines;
 mod lower;
 mod number;
+mod recipe;
 mod statement;
 #[cfg(test)]
 mod tests;

@@ -49,7 +49,9 @@ pub fn remedy(plan: &Plan, target: &Target, facts: &Facts) -> String {
         }
         Fit::None { needs: profiles } => {
             let takes = profiles.first().map_or_else(String::new, |profile| needs(profile, target));
-            format!("no switch, batch or length is small enough: the least takes {takes}. A smaller model or a larger machine is left")
+            format!(
+                "no switch, batch or length is small enough: the least takes {takes}. A smaller model or a larger machine is left"
+            )
         }
     }
 }

@@ -32,35 +32,59 @@ pub fn changed(plan: &Plan, change: &Change) -> Plan {
     plan
 }
 
-/// Where the change goes in the source: spans to replace, an empty one to insert at.
-pub fn edits(plan: &Plan, change: &Change) -> Vec<(Span, String)> {
+/// Where the change goes in the pipeline's own file: spans to replace, an empty one to insert at. None where it cannot
+/// be written there: a recipe does not hand the argument on, or two stages want different values of one that it does.
+pub fn edits(plan: &Plan, change: &Change) -> Option<Vec<(Span, String)>> {
     let mut edits: Vec<(Span, String)> = Vec::new();
     for lever in change {
-        let Some(step) = plan.steps.get(lever.step) else { continue };
-        match step.args.span(lever.argument) {
-            Some(span) => edits.push((span, lever.written.clone())),
+        let step = plan.steps.get(lever.step)?;
+        let arg = step.args.get(lever.argument)?;
+        let (span, statement, written) = match &arg.from {
+            Some(from) => (from.span, from.call, renamed(lever, &from.name)),
+            None if step.calls.is_empty() => (arg.span, step.span, lever.written.clone()),
+            None => return None,
+        };
+        match span {
+            Some(span) => match edits.iter().find(|(other, _)| *other == span) {
+                Some((_, same)) if *same == written => {}
+                Some(_) => return None,
+                None => edits.push((span, written)),
+            },
             None => {
-                let end = step.span.end as usize;
-                let at = Span::new(step.span.source, end, end);
+                let end = statement.end as usize;
+                let at = Span::new(statement.source, end, end);
                 match edits.iter_mut().find(|(span, _)| *span == at) {
+                    Some((_, text)) if text.split(' ').any(|word| word == written) => {}
                     Some((_, text)) => {
                         text.push(' ');
-                        text.push_str(&lever.written);
+                        text.push_str(&written);
                     }
-                    None => edits.push((at, format!(" {}", lever.written))),
+                    None => edits.push((at, format!(" {written}"))),
                 }
             }
         }
     }
     edits.sort_by_key(|(span, _)| span.start);
-    edits
+    Some(edits)
+}
+
+/// A lever as it is written where the argument goes by another name.
+fn renamed(lever: &Lever, name: &str) -> String {
+    match lever.written.split_once('=') {
+        Some((_, value)) => format!("{name}={value}"),
+        None => name.to_owned(),
+    }
 }
 
 /// `free_logits batch=2` on `train lora` in line 12.
 pub fn in_words(plan: &Plan, change: &Change) -> String {
     let mut parts = Vec::new();
     for (at, step) in plan.steps.iter().enumerate() {
-        let words: Vec<&str> = change.iter().filter(|lever| lever.step == at).map(|lever| &*lever.written).collect();
+        let name = |lever: &Lever| match step.args.get(lever.argument).and_then(|arg| arg.from.as_ref()) {
+            Some(from) => renamed(lever, &from.name),
+            None => lever.written.clone(),
+        };
+        let words: Vec<String> = change.iter().filter(|lever| lever.step == at).map(name).collect();
         if !words.is_empty() {
             parts.push(format!("`{}` on `{}` in line {}", words.join(" "), step.stage, step.line));
         }
@@ -90,7 +114,7 @@ pub fn candidates(plan: &Plan) -> Vec<Change> {
         list.push([base.clone(), shorter.clone()].concat());
         list.push([base.clone(), shorter, narrower].concat());
     }
-    list.retain(|change| !change.is_empty());
+    list.retain(|change| !change.is_empty() && edits(plan, change).is_some());
     list
 }
 

@@ -8,9 +8,9 @@ mod overrun;
 mod plan_table;
 mod table;
 
+pub use fit::{Fit, fit, needs, remedy};
 pub use json::{plan_json, target_json};
+pub use levers::{edits, in_words};
 pub use memory_table::{Measured, memory_table};
 pub use overrun::overrun;
 pub use plan_table::{TargetPlan, holdings_brief, plan_table};
-pub use fit::{Fit, fit, needs, remedy};
-pub use levers::{edits, in_words};
