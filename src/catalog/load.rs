@@ -82,10 +82,17 @@ impl Loader {
         };
         for member in &decl.members {
             match member {
-                Member::Input { takes, name, kind, optional, doc } => {
+                Member::Input { takes, name, kind, many, optional, doc } => {
                     if let Some(pattern) = self.kept(Pattern::read(kind)) {
                         let (name, doc) = (name.text.clone(), doc.clone().unwrap_or_default());
-                        stage.inputs.push(InputDecl { name, takes: *takes, pattern, optional: *optional, doc });
+                        stage.inputs.push(InputDecl {
+                            name,
+                            takes: *takes,
+                            pattern,
+                            many: *many,
+                            optional: *optional,
+                            doc,
+                        });
                     }
                 }
                 Member::Make { kind } => stage.makes.extend(self.kept(Pattern::read(kind))),

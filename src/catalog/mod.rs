@@ -48,6 +48,8 @@ pub struct InputDecl {
     /// Taken: it is gone afterwards. Else borrowed.
     pub takes: bool,
     pub pattern: Pattern,
+    /// Two or more of them: those that are named, or all that are unnamed.
+    pub many: bool,
     /// Filled only when it is given by name.
     pub optional: bool,
     pub doc: String,

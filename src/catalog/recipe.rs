@@ -49,7 +49,7 @@ pub fn signature(line: &RecipeLine, default: &mut Default<'_>) -> (StageDecl, Ve
                     Ok(pattern) => {
                         // Whether it takes or borrows, its body decides.
                         let optional = param.default.is_some();
-                        decl.inputs.push(InputDecl { name, takes: false, pattern, optional, doc });
+                        decl.inputs.push(InputDecl { name, takes: false, pattern, many: false, optional, doc });
                         diagnostics.extend(param.default.as_ref().and_then(only_none));
                     }
                     Err(diagnostic) => diagnostics.push(diagnostic),

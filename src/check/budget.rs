@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::Checker;
+use super::given::Given;
 use super::library::Library;
-use super::params::Given;
 use crate::catalog::{Atom, Catalog, Kind};
 use crate::plan::{Budget, Device, Val};
 use crate::syntax::{self, BudgetLine, Expr, ExprKind, Item, Part, Word};

@@ -24,12 +24,15 @@ impl<'a> Checker<'a> {
         let decl = filled.decl;
         let mut inputs: Vec<(String, ValueId)> = Vec::new();
         let mut taken: Option<(ValueId, bool)> = None;
+        let mut several = false;
         for (input, found) in decl.inputs.iter().zip(self.inputs(filled)) {
-            let Ok(Some((id, fits))) = found else { continue };
-            if input.takes {
-                taken = Some((id, fits));
+            for (id, fits) in found.unwrap_or_default() {
+                if input.takes {
+                    several |= taken.is_some();
+                    taken = Some((id, fits));
+                }
+                inputs.push((input.name.clone(), id));
             }
-            inputs.push((input.name.clone(), id));
         }
         for (name, id) in &inputs {
             match decl.input(name) {
@@ -38,7 +41,8 @@ impl<'a> Checker<'a> {
             }
         }
         let of = taken.filter(|(_, fits)| *fits).and_then(|(id, _)| self.owned.get(id).kind);
-        let old_name = taken.and_then(|(id, _)| self.owned.get(id).name.clone());
+        // What is made of several has none of their names.
+        let old_name = taken.filter(|_| !several).and_then(|(id, _)| self.owned.get(id).name.clone());
         let name = self.name_for(decl, alias, old_name.as_deref());
         let mut makes = Vec::new();
         for pattern in &decl.makes {
@@ -67,21 +71,83 @@ impl<'a> Checker<'a> {
         (inputs, makes)
     }
 
-    /// The value of each input, and whether it is of the wanted type; none where an optional one is left out, an error
-    /// where one is missing, which is reported.
-    pub fn inputs(&mut self, filled: &Filled<'_>) -> Vec<Result<Option<(ValueId, bool)>, ()>> {
+    /// The values of each input, and whether they are of the wanted type; none where an optional one is left out, an
+    /// error where one is missing, which is reported.
+    pub fn inputs(&mut self, filled: &Filled<'_>) -> Vec<Result<Vec<(ValueId, bool)>, ()>> {
         let decl = filled.decl;
         let mut found = Vec::with_capacity(decl.inputs.len());
         for (input, given) in decl.inputs.iter().zip(&filled.inputs) {
-            found.push(match given {
-                Some((Some(word), _)) if input.optional && self.left_out(word) => Ok(None),
-                Some((Some(word), _)) => self.named_input(decl, input, word).map(Some).ok_or(()),
-                Some((None, _)) => Err(()),
-                None if input.optional => Ok(None),
-                None => self.unnamed_input(decl, input, filled.name_span).map(Some).ok_or(()),
+            found.push(match given.as_ref().map(|(words, span)| (&words[..], *span)) {
+                Some(([word], _)) if input.optional && self.left_out(word) => Ok(Vec::new()),
+                Some(([], _)) => Err(()),
+                Some(([word], span)) if input.many => {
+                    let _ = self.named_input(decl, input, word);
+                    self.too_few(decl, input, span)
+                }
+                Some((words, _)) => self.named_inputs(decl, input, words),
+                None if input.many => self.all_unnamed(decl, input, filled.name_span),
+                None if input.optional => Ok(Vec::new()),
+                None => self.unnamed_input(decl, input, filled.name_span).map(|one| vec![one]).ok_or(()),
             });
         }
         found
+    }
+
+    fn named_inputs(
+        &mut self,
+        decl: &StageDecl,
+        input: &InputDecl,
+        words: &[Word],
+    ) -> Result<Vec<(ValueId, bool)>, ()> {
+        let mut found: Vec<(ValueId, bool)> = Vec::new();
+        let mut whole = true;
+        for word in words {
+            match self.named_input(decl, input, word) {
+                Some((id, _)) if found.iter().any(|(known, _)| *known == id) => {
+                    whole = false;
+                    self.report(
+                        Diagnostic::error("arg.twice", format!("`{}` is named twice", word.text))
+                            .label(word.span, "again")
+                            .help("to have rows twice in an epoch, write `repeat=2` on their `load data`"),
+                    );
+                }
+                Some(one) => found.push(one),
+                None => whole = false,
+            }
+        }
+        if whole { Ok(found) } else { Err(()) }
+    }
+
+    /// Every unnamed value of a sort, for an input that is several.
+    fn all_unnamed(&mut self, decl: &StageDecl, input: &InputDecl, span: Span) -> Result<Vec<(ValueId, bool)>, ()> {
+        let all = self.owned.unnamed(input.pattern.is_model());
+        if all.len() >= 2 {
+            return Ok(all.iter().map(|id| (*id, true)).collect());
+        }
+        self.too_few(decl, input, span)
+    }
+
+    fn too_few(&mut self, decl: &StageDecl, input: &InputDecl, span: Span) -> Result<Vec<(ValueId, bool)>, ()> {
+        if self.unread {
+            return Err(());
+        }
+        let mut diagnostic = Diagnostic::error("value.few", format!("`{}` takes two data sets or more", decl.name))
+            .label(span, "finds fewer");
+        let named: Vec<&str> = self
+            .owned
+            .iter()
+            .filter(|(id, owned)| {
+                !owned.is_model && owned.name.as_ref().is_some_and(|name| self.names_value(name, *id))
+            })
+            .filter_map(|(_, owned)| owned.name.as_deref())
+            .collect();
+        diagnostic = if named.len() >= 2 {
+            diagnostic.help(format!("write `{} {}=[{}]`", decl.name, input.name, named.join(" ")))
+        } else {
+            diagnostic.help("load another above; one data set alone needs no mixing")
+        };
+        self.report(diagnostic);
+        Err(())
     }
 
     /// Whether a name is `none`, or an input of the recipe that its call leaves out.

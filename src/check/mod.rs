@@ -6,6 +6,7 @@
 mod arithmetic;
 mod budget;
 mod eval;
+mod given;
 mod inputs;
 mod library;
 mod misfit;
@@ -14,6 +15,7 @@ mod names;
 mod owned;
 mod params;
 mod recipe;
+mod sets;
 mod stage;
 #[cfg(test)]
 mod tests;
@@ -24,9 +26,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 pub use budget::budget;
+pub use given::{Asked, VARIABLE};
 
 use crate::catalog::Catalog;
-use crate::plan::{Budget, Plan, Step, Val};
+use crate::plan::{Budget, Override, Plan, Step, Val};
 use crate::syntax::{self, EntrySort, Expr, ExprKind, File, Item};
 use crate::text::{Diagnostic, SourceId, Sources, Span};
 
@@ -38,8 +41,18 @@ pub fn check_text(
     catalog: &Catalog,
     params: &[(String, String)],
 ) -> (Option<Plan>, Vec<Diagnostic>) {
+    check_asked(source, sources, catalog, &Asked { params: params.to_vec(), ..Asked::default() })
+}
+
+/// The same with all that can be given beside the text.
+pub fn check_asked(
+    source: SourceId,
+    sources: &mut Sources,
+    catalog: &Catalog,
+    asked: &Asked,
+) -> (Option<Plan>, Vec<Diagnostic>) {
     let (file, mut diagnostics) = syntax::parse(sources, source);
-    let (plan, more) = check(&file, sources, catalog, params);
+    let (plan, more) = check(&file, sources, catalog, asked);
     diagnostics.extend(more);
     // What stands in an argument with an error may well be the use that is missed.
     if diagnostics.iter().any(Diagnostic::is_error) {
@@ -51,15 +64,11 @@ pub fn check_text(
 
 /// Checks a parsed file. The parser's own diagnostics are not repeated, and what it could not read makes the plan none
 /// without another word; mistakes that it reported and mended are its caller's to heed, as [`check_text`] does.
-pub fn check(
-    file: &File,
-    sources: &mut Sources,
-    catalog: &Catalog,
-    params: &[(String, String)],
-) -> (Option<Plan>, Vec<Diagnostic>) {
-    let given = params::Given::read(params, sources);
+pub fn check(file: &File, sources: &mut Sources, catalog: &Catalog, asked: &Asked) -> (Option<Plan>, Vec<Diagnostic>) {
+    let given = given::Given::read(asked, sources);
     let library = library::read(file, sources, catalog);
     let mut checker = Checker::new(sources, catalog, file, given, &library);
+    checker.diagnostics.append(&mut checker.given.diagnostics);
     checker.diagnostics.extend(library.diagnostics.iter().cloned());
     checker.editions(file);
     for item in &file.items {
@@ -82,7 +91,8 @@ struct Checker<'a> {
     steps: Vec<Step>,
     budgets: Vec<Budget>,
     params: Vec<(String, Val)>,
-    given: params::Given,
+    given: given::Given,
+    overrides: Vec<Override>,
     /// Files of recipes, read beforehand, and what their checking came to.
     library: &'a library::Library,
     modules: Vec<Option<Rc<modules::Exports<'a>>>>,
@@ -96,6 +106,8 @@ struct Checker<'a> {
     calls: Vec<Span>,
     opened: usize,
     too_large: bool,
+    /// A recipe is being looked at where it is declared.
+    trying: bool,
     /// Files whose text stands in the plan.
     texts: Vec<PathBuf>,
     /// A statement could not be read: what it would have made or named is unknown, so that "there is none" is not
@@ -126,7 +138,7 @@ impl<'a> Checker<'a> {
         sources: &'a Sources,
         catalog: &'a Catalog,
         file: &'a File,
-        given: params::Given,
+        given: given::Given,
         library: &'a library::Library,
     ) -> Self {
         Checker {
@@ -141,6 +153,7 @@ impl<'a> Checker<'a> {
             budgets: Vec::new(),
             params: Vec::new(),
             given,
+            overrides: Vec::new(),
             library,
             modules: Vec::new(),
             uses: Vec::new(),
@@ -150,6 +163,7 @@ impl<'a> Checker<'a> {
             calls: Vec::new(),
             opened: 0,
             too_large: false,
+            trying: false,
             texts: Vec::new(),
             unread: false,
         }
@@ -247,6 +261,7 @@ impl<'a> Checker<'a> {
 
     fn finish(mut self, file: &File) -> (Option<Plan>, Vec<Diagnostic>) {
         self.params_left();
+        self.sets_left();
         let read = file.items.iter().all(|item| !matches!(item, Item::Broken(_)));
         if !self.unread && !self.diagnostics.iter().any(Diagnostic::is_error) {
             self.unused();
@@ -262,6 +277,7 @@ impl<'a> Checker<'a> {
             params: self.params,
             used: self.library.modules.iter().map(|module| module.file.source).collect(),
             texts: self.texts,
+            overrides: self.overrides,
         };
         (Some(plan), self.diagnostics)
     }

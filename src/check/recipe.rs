@@ -179,6 +179,7 @@ impl<'a> Checker<'a> {
         let owned = std::mem::take(&mut self.owned);
         let steps = std::mem::take(&mut self.steps);
         let unread = std::mem::replace(&mut self.unread, false);
+        let trying = std::mem::replace(&mut self.trying, true);
         let mut bound = Vec::new();
         for input in &recipe.decl.inputs {
             let kind = input.pattern.made_of(None);
@@ -228,6 +229,7 @@ impl<'a> Checker<'a> {
         self.owned = owned;
         self.steps = steps;
         self.unread = unread;
+        self.trying = trying;
     }
 
     /// Lets of a body that nothing uses.
@@ -289,7 +291,7 @@ impl<'a> Checker<'a> {
     fn bind(&mut self, filled: &Filled<'_>, recipe: &Recipe<'a>, call: Span) -> (Vec<(String, Bound)>, Lent) {
         let (mut bound, mut given) = (Vec::new(), Vec::new());
         for (input, id) in filled.decl.inputs.iter().zip(self.inputs(filled)) {
-            let what = match id {
+            let what = match id.map(|ids| ids.first().copied()) {
                 Ok(Some((id, _))) => {
                     if !given.iter().any(|(known, _)| *known == id) {
                         given.push((id, self.owned.get(id).name.clone()));
@@ -313,9 +315,10 @@ impl<'a> Checker<'a> {
                 Some(mut datum) => {
                     // Of a call in a recipe, the parameter's own origin is what the pipeline says.
                     if top {
-                        datum.from = Some(Rc::new(CallArg { name: arg.name.clone(), span, call }));
+                        datum.from = Some(Rc::new(CallArg { name: Some(arg.name.clone()), span, call }));
                     } else if span.is_none() {
-                        datum.from = None;
+                        let call = self.calls.first().copied().unwrap_or(call);
+                        datum.from = Some(Rc::new(CallArg { name: None, span: None, call }));
                     }
                     What::Known(datum)
                 }

@@ -2,7 +2,7 @@
 
 use super::names::{Datum, Named, What};
 use super::{Checker, params};
-use crate::catalog::StageDecl;
+use crate::catalog::{InputDecl, StageDecl};
 use crate::plan::{Arg, Args, Step, Val};
 use crate::syntax::{Expr, ExprKind, Part, StageLine, Word};
 use crate::text::{Diagnostic, Span};
@@ -14,8 +14,8 @@ pub(super) struct Filled<'a> {
     pub name_span: Span,
     /// No value: it was given, and that had an error.
     pub args: Vec<Option<(Option<Datum>, Span)>>,
-    /// The name of a value for each input that was given one, and where; no name: that had an error.
-    pub inputs: Vec<Option<(Option<Word>, Span)>>,
+    /// The names of values for each input that was given some, and where; no name: that had an error.
+    pub inputs: Vec<Option<(Vec<Word>, Span)>>,
 }
 
 impl<'a> Checker<'a> {
@@ -93,6 +93,7 @@ impl<'a> Checker<'a> {
             }
         }
         self.gather(before, decl);
+        self.override_args(&mut filled, line.span);
         filled
     }
 
@@ -192,24 +193,8 @@ impl<'a> Checker<'a> {
             if let Some((_, first)) = &filled.inputs[at] {
                 return self.twice(&name.text, name.span, *first);
             }
-            let word = match &value.kind {
-                ExprKind::Word(word) => Some(Word { text: word.clone(), span: value.span }),
-                ExprKind::Wrong => None,
-                _ => {
-                    let what = if decl.inputs[at].pattern.is_model() { "a model" } else { "data" };
-                    let maker = if decl.inputs[at].pattern.is_model() { "load model" } else { "load data" };
-                    self.report(
-                        Diagnostic::error("value.name", format!("`{}=` takes the name of {what}", name.text))
-                            .label(value.span, "is no name")
-                            .help(format!(
-                                "name it where it is made, `{maker} … as rows`, and write `{}=rows`",
-                                name.text
-                            )),
-                    );
-                    None
-                }
-            };
-            filled.inputs[at] = Some((word, name.span));
+            let words = self.value_names(&decl.inputs[at], &name.text, value);
+            filled.inputs[at] = Some((words, name.span));
         } else if let Some(flag) = self.denied_flag(decl, &name.text) {
             let flag = &decl.args[flag].name;
             self.report(
@@ -220,6 +205,37 @@ impl<'a> Checker<'a> {
         } else {
             self.unknown_argument(decl, name, filled.name_span);
         }
+    }
+
+    /// The names behind an input's key; none where they are no names, which is reported.
+    fn value_names(&mut self, input: &InputDecl, key: &str, value: &Expr) -> Vec<Word> {
+        let word = |value: &Expr| match &value.kind {
+            ExprKind::Word(word) => Some(Word { text: word.clone(), span: value.span }),
+            _ => None,
+        };
+        let names = match &value.kind {
+            ExprKind::Wrong => return Vec::new(),
+            ExprKind::List(items) if input.many => items.iter().map(word).collect(),
+            _ => word(value).map(|word| vec![word]),
+        };
+        if let Some(names) = names.filter(|names| !names.is_empty()) {
+            return names;
+        }
+        let is_model = input.pattern.is_model();
+        let (what, maker) = if is_model { ("a model", "load model") } else { ("data", "load data") };
+        let (name, write) = if input.many {
+            ("first", "[first second]")
+        } else if is_model {
+            ("base", "base")
+        } else {
+            ("rows", "rows")
+        };
+        self.report(
+            Diagnostic::error("value.name", format!("`{key}=` takes the name of {what}"))
+                .label(value.span, "is no name")
+                .help(format!("name it where it is made, `{maker} … as {name}`, and write `{key}={write}`")),
+        );
+        Vec::new()
     }
 
     /// The flag that `no_x` denies.
@@ -262,7 +278,7 @@ impl<'a> Checker<'a> {
                 // It is clear what was meant, so the input is not missed as well.
                 let input = decl.inputs.iter().position(|input| input.pattern.is_model() == is_model);
                 if let Some(at) = input {
-                    filled.inputs[at].get_or_insert((None, span));
+                    filled.inputs[at].get_or_insert((Vec::new(), span));
                 }
             }
             Some(_) => self.positional(filled, &expr),

@@ -99,6 +99,15 @@ impl Step {
     }
 }
 
+/// A value given beside the pipeline's own text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Override {
+    /// As it was written: `lr=1e-4`, `train.batch=1`.
+    pub what: String,
+    /// Where: `on the command line`, `--set`.
+    pub from: &'static str,
+}
+
 /// A checked pipeline.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -109,6 +118,8 @@ pub struct Plan {
     pub budgets: Vec<Budget>,
     /// Every `param` with the value it resolved to, in order, for the manifest.
     pub params: Vec<(String, Val)>,
+    /// What was given beside the text, and counted.
+    pub overrides: Vec<Override>,
     /// Files of recipes that were read, the standard library's among them.
     pub used: Vec<SourceId>,
     /// Files whose text stands in the plan (`@"prompt.txt"`).

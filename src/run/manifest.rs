@@ -90,6 +90,7 @@ pub fn manifest(plan: &Plan, sources: &Sources, inputs: &[PathBuf]) -> Result<Va
         "pipeline": {"file": source.name, "text": source.text.as_ref()},
         "used": used,
         "params": params,
+        "overrides": plan.overrides.iter().map(|one| json!({"given": one.what, "from": one.from})).collect::<Vec<_>>(),
         "stages": stages,
         "inputs": hashes,
     }))

@@ -257,8 +257,26 @@ pub struct StageDecl {
 
 #[derive(Debug, Clone)]
 pub enum Member {
-    Input { takes: bool, name: Word, kind: OwnedKind, optional: bool, doc: Option<String> },
-    Make { kind: OwnedKind },
-    Arg { positional: bool, name: Word, kind: Kind, default: Option<Expr>, doc: Option<String> },
-    Example { text: String },
+    /// `many`: several values, `[Data]`.
+    Input {
+        takes: bool,
+        name: Word,
+        kind: OwnedKind,
+        many: bool,
+        optional: bool,
+        doc: Option<String>,
+    },
+    Make {
+        kind: OwnedKind,
+    },
+    Arg {
+        positional: bool,
+        name: Word,
+        kind: Kind,
+        default: Option<Expr>,
+        doc: Option<String>,
+    },
+    Example {
+        text: String,
+    },
 }

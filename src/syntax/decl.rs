@@ -59,7 +59,10 @@ impl Lower<'_> {
             "take" | "borrow" => {
                 let mut pairs = self.pairs(Rule::input_line, code)?;
                 let name = self.name(&pairs.next()?);
-                let kind = self.owned_kind(pairs.next()?);
+                let kind = pairs.next()?;
+                let many = kind.as_rule() == Rule::many;
+                let kind = if many { kind.into_inner().next()? } else { kind };
+                let kind = self.owned_kind(kind);
                 let default = pairs.find(|pair| pair.as_rule() == Rule::name).map(|pair| self.name(&pair));
                 if let Some(word) = default.as_ref().filter(|word| word.text != "none") {
                     let span = word.span;
@@ -68,7 +71,7 @@ impl Lower<'_> {
                             .label(span, "an input has no other default"),
                     );
                 }
-                Some(Member::Input { takes: role == "take", name, kind, optional: default.is_some(), doc })
+                Some(Member::Input { takes: role == "take", name, kind, many, optional: default.is_some(), doc })
             }
             "make" => {
                 let pair = self.pairs(Rule::make_line, code)?.next()?;

@@ -85,7 +85,7 @@ fn words(rule: Rule) -> &'static str {
         Rule::kind_atom | Rule::kind_list => "a type",
         Rule::range => "a range (`1..8`)",
         Rule::bound => "a number",
-        Rule::owned_kind => "`Model<…>` or `Data`",
+        Rule::owned_kind | Rule::many => "`Model<…>` or `Data`",
         Rule::entry_line => "a device or a shape",
         Rule::stage_head => "`stage` with its name",
         Rule::input_line => "`take` or `borrow` with a name and a type",

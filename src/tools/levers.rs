@@ -40,10 +40,14 @@ pub fn edits(plan: &Plan, change: &Change) -> Option<Vec<(Span, String)>> {
         let step = plan.steps.get(lever.step)?;
         let arg = step.args.get(lever.argument)?;
         let (span, statement, written) = match &arg.from {
-            Some(from) => (from.span, from.call, renamed(lever, &from.name)),
+            Some(from) => (from.span, from.call, renamed(lever, from.name.as_deref()?)),
             None if step.calls.is_empty() => (arg.span, step.span, lever.written.clone()),
             None => return None,
         };
+        // What the command line sets is not the file's to change.
+        if span.is_some_and(|span| span.source != plan.source) {
+            return None;
+        }
         match span {
             Some(span) => match edits.iter().find(|(other, _)| *other == span) {
                 Some((_, same)) if *same == written => {}
@@ -81,7 +85,7 @@ pub fn in_words(plan: &Plan, change: &Change) -> String {
     let mut parts = Vec::new();
     for (at, step) in plan.steps.iter().enumerate() {
         let name = |lever: &Lever| match step.args.get(lever.argument).and_then(|arg| arg.from.as_ref()) {
-            Some(from) => renamed(lever, &from.name),
+            Some(from) => renamed(lever, from.name.as_deref().unwrap_or(lever.argument)),
             None => lever.written.clone(),
         };
         let words: Vec<String> = change.iter().filter(|lever| lever.step == at).map(name).collect();

@@ -7,6 +7,7 @@ mod files;
 mod ledger;
 mod quickstart;
 mod real;
+mod recipes;
 mod saving;
 
 use std::collections::BTreeMap;
