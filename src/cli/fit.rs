@@ -17,6 +17,7 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
         Ok(prepared) => prepared,
         Err(exit) => return exit,
     };
+    prepared.only_plans = true;
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
     let facts = Facts::new(Box::new(Console::new(None, voice)));
     let targets = prepared.budgets();

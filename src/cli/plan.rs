@@ -11,6 +11,7 @@ pub fn plan(pipeline: &Pipeline) -> Exit {
         Ok(prepared) => prepared,
         Err(exit) => return exit,
     };
+    prepared.only_plans = true;
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
     let facts = Facts::new(Box::new(Console::new(None, voice)));
     let views = prepared.targets(&facts);

@@ -10,7 +10,7 @@ use crate::catalog::Catalog;
 use crate::memory::{Profile, Schedule};
 use crate::plan::Plan;
 use crate::stages::{Body, Facts, Target, lower};
-use crate::text::{self, Diagnostic, Fault, Sources};
+use crate::text::{self, Diagnostic, Fault, Severity, Sources};
 use crate::tools::{TargetPlan, overrun, remedy};
 
 /// A pipeline as far as it could be taken.
@@ -18,6 +18,8 @@ pub struct Prepared {
     pub sources: Sources,
     pub plan: Option<Plan>,
     pub diagnostics: Vec<Diagnostic>,
+    /// Nothing will be run: outputs that exist are worth a warning, not a refusal.
+    pub only_plans: bool,
 }
 
 /// One target's schedule.
@@ -54,14 +56,20 @@ impl Prepared {
         let mut sources = Sources::default();
         let id = sources.add(name, &folder, text);
         let (plan, diagnostics) = crate::check::check_text(id, &mut sources, Catalog::standard(), &params);
-        Ok(Prepared { sources, plan, diagnostics })
+        Ok(Prepared { sources, plan, diagnostics, only_plans: false })
     }
 
     /// Lowers for one target; none when a stage was refused, with the reasons added to the diagnostics.
     pub fn lower(&mut self, target: &Target, facts: &Facts) -> Option<Lowered> {
         let plan = self.plan.as_ref()?;
         let lowering = lower(plan, target, facts);
-        for diagnostic in lowering.diagnostics {
+        let standing = lowering.standing.into_iter().map(|mut diagnostic| {
+            if self.only_plans {
+                diagnostic.severity = Severity::Warning;
+            }
+            diagnostic
+        });
+        for diagnostic in lowering.diagnostics.into_iter().chain(standing) {
             // Several targets find the same faults.
             if !self.diagnostics.contains(&diagnostic) {
                 self.diagnostics.push(diagnostic);

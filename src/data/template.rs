@@ -47,6 +47,22 @@ impl ChatTemplate {
         }
     }
 
+    /// Special tokens as a template writes them (`<|im_start|>`) that are no single token of this tokenizer: spelt out in
+    /// pieces, they mark no turn for the model.
+    pub fn foreign_tokens(source: &str, tokenizer: &Tokenizer) -> Vec<String> {
+        let mut foreign: Vec<String> = Vec::new();
+        for (at, _) in source.match_indices("<|") {
+            let Some(end) = source[at + 2..].find("|>").map(|end| at + end + 4) else { break };
+            let token = &source[at..end];
+            let word = token[2..token.len() - 2].bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            let single = tokenizer.encode(token, true).is_ok_and(|ids| ids.len() == 1);
+            if word && !single && !foreign.iter().any(|known| known == token) {
+                foreign.push(token.to_owned());
+            }
+        }
+        foreign
+    }
+
     /// The template to use: `given` (a built-in name, or a template's text), else the tokenizer's own, else none.
     ///
     /// # Errors
@@ -267,5 +283,17 @@ fn date_part(letter: Option<char>) -> &'static str {
         Some('H' | 'M' | 'S' | 'I') => "00",
         Some('%') => "%",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_another_vocabulary_are_named_once() {
+        let bytes = Tokenizer::bytes().expect("a tokenizer");
+        assert_eq!(ChatTemplate::foreign_tokens(CHATML, &bytes), ["<|im_start|>", "<|im_end|>"]);
+        assert!(ChatTemplate::foreign_tokens("<|> <|| <|two words|> {{ x }} <|", &bytes).is_empty());
     }
 }

@@ -32,7 +32,10 @@ pub struct Console<'a> {
     /// What the bar counts, and since when the work has been going on.
     work: Option<(String, Instant)>,
     spoke: Instant,
-    started: Option<Instant>,
+    /// The stage at work, with its line.
+    stage: (String, usize),
+    /// When training began, evaluations included, and the step before its first.
+    training: Option<(Instant, u64)>,
     /// The journal's first failure: a run must not end well when its record is broken.
     pub broken: Option<Fault>,
 }
@@ -46,7 +49,8 @@ impl<'a> Console<'a> {
             bar: None,
             work: None,
             spoke: Instant::now(),
-            started: None,
+            stage: (String::new(), 0),
+            training: None,
             broken: None,
         }
     }
@@ -86,7 +90,6 @@ impl<'a> Console<'a> {
             bar.finish_and_clear();
         }
         self.work = None;
-        self.started = None;
     }
 }
 
@@ -128,6 +131,8 @@ impl Watch for Console<'_> {
     }
 
     fn stage(&mut self, name: &str, line: usize) {
+        self.stage = (name.to_owned(), line);
+        self.training = None;
         if let Some(journal) = self.journal.as_deref_mut() {
             let written = journal.event(&json!({"event": "stage", "stage": name, "line": line}));
             self.keep(written);
@@ -143,36 +148,40 @@ impl Watch for Console<'_> {
             return;
         }
         let rate = if seen.seconds > 0.0 { seen.tokens as f64 / seen.seconds } else { 0.0 };
-        let line = format!("loss {:.4}  {:.0} tokens/s  {}", seen.loss, rate, Bytes(meter::live()));
-        if self.terminal {
-            let first = self.started.is_none();
+        let line = format!("loss {:.4}  {:.0} tokens/s  RAM {}", seen.loss, rate, Bytes(meter::live()));
+        let (since, before) = *self.training.get_or_insert_with(|| {
+            (Instant::now() - Duration::from_secs_f64(seen.seconds.clamp(0.0, 1e6)), seen.step.saturating_sub(1))
+        });
+        if self.terminal && seen.step < seen.steps {
+            // A bar that counted something else gives way; one that counts steps goes on.
+            let first = self.work.is_some() || self.bar.is_none();
             if first {
                 self.clear();
-                self.started = Some(Instant::now());
             }
-            let bar = self.draw("  step {pos:>4} of {len} {bar:28.cyan/dim} {msg}  {eta} left", seen.steps, first);
-            bar.set_message(line);
+            let left = remaining(since.elapsed(), seen.step - before, seen.steps - seen.step);
+            let bar = self.draw("  step {pos:>4} of {len} {bar:24.cyan/dim} {msg}", seen.steps, first);
+            bar.set_message(format!("{line}  {left} left"));
             bar.set_position(seen.step);
-        } else {
-            let every = (seen.steps / 20).max(1);
-            if seen.step == 1 || seen.step == seen.steps || seen.step.is_multiple_of(every) {
-                eprintln!("  step {:>4} of {}  {line}", seen.step, seen.steps);
-            }
+            return;
         }
-        if seen.step == seen.steps {
+        let every = (seen.steps / 20).max(1);
+        if seen.step == 1 || seen.step == seen.steps || seen.step.is_multiple_of(every) {
             self.clear();
+            eprintln!("  step {:>4} of {}  {line}", seen.step, seen.steps);
         }
     }
 
     fn eval(&mut self, stage: &str, seen: &EvalSeen) {
         if let Some(journal) = self.journal.as_deref_mut() {
-            let written = journal.eval(stage, seen);
+            let written = journal.eval(stage, self.stage.1, seen);
             self.keep(written);
         }
-        let when = seen.step.map_or(String::new(), |step| format!(" after step {step}"));
-        let name = if stage == "eval" { "eval" } else { "held out" };
+        let name = match seen.step {
+            Some(step) => format!("held out, after step {step}"),
+            None => format!("eval in line {}", self.stage.1),
+        };
         self.say(&format!(
-            "  {name}{when}: loss {:.4}  perplexity {:.2}  over {} tokens",
+            "  {name}: loss {:.4}  perplexity {:.2}  over {} tokens",
             seen.loss, seen.perplexity, seen.counted
         ));
     }
@@ -199,6 +208,17 @@ impl Watch for Console<'_> {
 
     fn note(&mut self, text: &str) {
         self.say(&format!("  note: {text}"));
+    }
+}
+
+/// What is left at the pace so far: `45s`, `12m 5s`, `3h 20m`.
+fn remaining(spent: Duration, done: u64, left: u64) -> String {
+    let seconds = spent.as_secs_f64() / done.max(1) as f64 * left as f64;
+    let seconds = seconds.round().clamp(0.0, 1e9) as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s}s"),
+        (0, m, s) => format!("{m}m {s}s"),
+        (h, m, _) => format!("{h}h {m}m"),
     }
 }
 
@@ -244,6 +264,13 @@ mod tests {
         assert_eq!(tidy(Path::new("pipelines/../out/adapter")), Path::new("out/adapter"));
         assert_eq!(tidy(Path::new("../out")), Path::new("../out"));
         assert_eq!(tidy(Path::new("/a/./b/../c")), Path::new("/a/c"));
+    }
+
+    #[test]
+    fn what_is_left_follows_the_pace_so_far() {
+        assert_eq!(remaining(Duration::from_secs(3), 58, 6342), "5m 28s");
+        assert_eq!(remaining(Duration::from_secs(1), 1, 12_000), "3h 20m");
+        assert_eq!(remaining(Duration::ZERO, 0, 4), "0s");
     }
 
     #[test]

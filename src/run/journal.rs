@@ -71,8 +71,8 @@ impl Journal {
         line(&mut self.metrics, &self.folder.join("metrics.jsonl"), event)
     }
 
-    pub fn eval(&mut self, stage: &str, seen: &EvalSeen) -> Result<()> {
-        self.event(&json!({"event": "eval", "stage": stage, "step": seen.step, "loss": seen.loss,
+    pub fn eval(&mut self, stage: &str, at: usize, seen: &EvalSeen) -> Result<()> {
+        self.event(&json!({"event": "eval", "stage": stage, "line": at, "step": seen.step, "loss": seen.loss,
                            "perplexity": seen.perplexity, "counted": seen.counted}))
     }
 

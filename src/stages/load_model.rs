@@ -9,9 +9,9 @@ use super::bridge::{FileWeights, holdings_of};
 use super::world::{ModelDesc, Origin, blame};
 use super::{Body, Count, Desc, Job, Lowered, Refusal, Stage, World};
 use crate::catalog::Catalog;
-use crate::data::Tokenizer;
+use crate::data::{ChatTemplate, Tokenizer};
 use crate::memory::{Holding, Phase, Place};
-use crate::model::{self, Float, Form, Model, Random, Shape};
+use crate::model::{self, Family, Float, Form, Model, Random, Shape};
 use crate::plan::{Step, ValueId};
 use crate::store::StoredType;
 use crate::text::{Diagnostic, Fault, Result};
@@ -27,7 +27,9 @@ impl Stage for LoadModel {
         let Some(id) = step.makes.first().copied() else { return Err(Vec::new()) };
         let named = named_shape(step)?;
         let (origin, shape) = origin(step, named, world)?;
+        sized_only(step, &shape, world);
         let tokenizer = tokenizer(step, &origin, &shape, world)?;
+        foreign_template(step, tokenizer.as_deref(), world);
         let float = dtype(step, world)?;
         let form = Form::dense(float);
         let resident = !read_by_quantiser(world, id);
@@ -76,6 +78,20 @@ impl Stage for LoadModel {
         }
         Ok(Lowered { phases, keeps, body })
     }
+}
+
+/// A family whose arithmetic is not here can still be planned.
+fn sized_only(step: &Step, shape: &Shape, world: &mut World<'_>) {
+    if shape.family.runs() {
+        return;
+    }
+    let name = shape.family.name();
+    world.remark(format!(
+        "the family `{name}` is sized, not runnable: its activations are planned as a llama's of these sizes"
+    ));
+    let fault = Fault::new("model.family", format!("models of the family `{name}` cannot be trained here"))
+        .note(format!("families that can: {}", Family::runnable()));
+    world.not_runnable.push(blame(step, "shape", &fault));
 }
 
 /// Reads the weights.
@@ -243,6 +259,20 @@ fn tokenizer(
         }
     }
     Ok(tokenizer)
+}
+
+/// A template that was named, over a vocabulary that lacks its tokens.
+fn foreign_template(step: &Step, tokenizer: Option<&Tokenizer>, world: &mut World<'_>) {
+    let (Some(template), Some(tokenizer)) = (step.args.text("template"), tokenizer) else { return };
+    let source = ChatTemplate::builtin(template).unwrap_or(template);
+    let foreign = ChatTemplate::foreign_tokens(source, tokenizer);
+    let Some(span) = step.args.span("template").filter(|_| !foreign.is_empty()) else { return };
+    world.warnings.push(
+        Diagnostic::warning("template.foreign", "this template marks turns with tokens that the model does not have")
+            .label(span, "written for another vocabulary")
+            .note(format!("spelt out in pieces: {}", foreign.join(", ")))
+            .help("leave `template=` out where the model has its own, or name the template it was trained with"),
+    );
 }
 
 /// The type frozen weights are held in.

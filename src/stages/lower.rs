@@ -23,6 +23,8 @@ pub struct Lowering {
     pub outputs: Vec<PathBuf>,
     /// Errors that stop a run but not a plan.
     pub not_runnable: Vec<Diagnostic>,
+    /// Outputs that exist.
+    pub standing: Vec<Diagnostic>,
 }
 
 /// Lowers every step, going on after a refusal so that one bad stage does not hide the next.
@@ -74,6 +76,7 @@ pub fn lower(plan: &Plan, target: &Target, facts: &Facts) -> Lowering {
         remarks: world.remarks,
         inputs: world.inputs,
         not_runnable: world.not_runnable,
+        standing: world.standing,
     }
 }
 

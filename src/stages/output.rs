@@ -150,7 +150,7 @@ pub fn write(
             .iter()
             .map(|tensor| ("merged weights", Spec::new(&tensor.shape, float_of(dtype).dtype())))
             .collect();
-        holdings.extend(holdings_of(&whole, Place::Ram, "low_ram")?);
+        holdings.extend(holdings_of(&whole, Place::Ram, "the model, without low_ram")?);
     }
     phases.push(Phase::new("write", holdings));
     let body = Write { what, id, destination, streamed, base, float: float_of(dtype) };

@@ -231,7 +231,7 @@ fn encode(
         vec![Diagnostic::from_fault(&fault, desc.span, words).label(step.name_span, "read for this stage")]
     })?;
     let report = &encoded.tokens.report;
-    remark(report, desc, world);
+    remark(report, encoded.held.len(), desc, world);
     if report.highest_id as usize >= model.shape.vocab {
         return Err(vec![
             Diagnostic::error(
@@ -280,7 +280,7 @@ fn absent(step: &Step, desc: &DataDesc, model: &ModelDesc, world: &mut World<'_>
 }
 
 /// What a person should know of the rows.
-fn remark(report: &Report, desc: &DataDesc, world: &mut World<'_>) {
+fn remark(report: &Report, held: usize, desc: &DataDesc, world: &mut World<'_>) {
     let mut said = Vec::new();
     let mut count = |n: usize, what: &str| {
         if n > 0 {
@@ -292,8 +292,9 @@ fn remark(report: &Report, desc: &DataDesc, world: &mut World<'_>) {
     count(report.dropped_empty, "empty dropped");
     count(report.zero_counted, "without a counted token dropped");
     count(report.duplicate_bos, "with a second beginning-of-text token, taken out");
+    let held = if held > 0 { format!(" ({held} held out)") } else { String::new() };
     let of = format!(
-        "line {}: {} rows, {} tokens, {} counted, longest {}",
+        "line {}: {} rows{held}, {} tokens, {} counted, longest {}",
         desc.line, report.rows, report.tokens, report.counted, report.longest
     );
     world.remark(if said.is_empty() { of } else { format!("{of}; {}", said.join(", ")) });

@@ -100,6 +100,8 @@ pub struct World<'a> {
     pub inputs: Vec<PathBuf>,
     /// Why this schedule can be planned but not run.
     pub not_runnable: Vec<Diagnostic>,
+    /// Outputs that exist: no plan changes for them, and no run starts.
+    pub standing: Vec<Diagnostic>,
 }
 
 /// Stands for the run's folder while it has no name.
@@ -122,6 +124,7 @@ impl<'a> World<'a> {
             resident: Vec::new(),
             inputs: Vec::new(),
             not_runnable: Vec::new(),
+            standing: Vec::new(),
         }
     }
 
@@ -161,10 +164,17 @@ impl<'a> World<'a> {
         Kept { holdings, until: self.plan.value(id).last_use }
     }
 
-    /// Holds a folder that the step wants to make: refused where it exists, cannot be made, or is made twice.
+    /// Holds a folder that the step wants to make: refused where it cannot be made, or is made twice; noted where it
+    /// exists.
     pub fn output(&mut self, step: &Step, path: &Path, overwrite: bool) -> Result<(), Refusal> {
         self.claim(step, path)?;
-        store::check_output(path, OutputKind::Folder, overwrite).map_err(|fault| vec![blame(step, "path", &fault)])
+        match store::check_output(path, OutputKind::Folder, overwrite) {
+            Err(fault) if fault.code == "output.exists" => {
+                self.standing.push(blame(step, "path", &fault));
+                Ok(())
+            }
+            other => other.map_err(|fault| vec![blame(step, "path", &fault)]),
+        }
     }
 
     /// Every save has a folder of its own, none inside another.

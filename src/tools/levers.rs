@@ -17,6 +17,18 @@ pub struct Lever {
     pub written: String,
 }
 
+impl Lever {
+    /// What it is pulled with: `accum` keeps the tokens of a smaller `batch`, `long` lets rows be shortened.
+    pub fn group(&self) -> (usize, &'static str) {
+        let argument = match self.argument {
+            "accum" => "batch",
+            "long" => "max_len",
+            argument => argument,
+        };
+        (self.step, argument)
+    }
+}
+
 /// Levers that are pulled together.
 pub type Change = Vec<Lever>;
 

@@ -3,6 +3,7 @@
 mod forward;
 mod merging;
 mod proof;
+mod sizes;
 mod texts;
 mod training;
 

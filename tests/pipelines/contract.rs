@@ -129,6 +129,16 @@ fn outputs_that_exist_are_refused_before_anything_runs() {
             told["diagnostics"].as_array().expect("a list").iter().map(|d| (&d["code"], &d["line"])).collect();
         assert_eq!(found, [(&"output.exists".into(), &5.into()), (&"output.exists".into(), &6.into())], "{verb}");
     }
+    // A plan changes nothing, so it is drawn, and says what a run would meet.
+    for verb in ["plan", "fit"] {
+        let told = desk.tunepipe(&[verb, "again.tp"]).ended(0);
+        assert!(!told.out.is_empty(), "{verb}: {}", told.err);
+    }
+    let told = desk.tunepipe(&["plan", "--json", "again.tp"]).ended(0).json();
+    assert_eq!(
+        (&told["diagnostics"][0]["code"], &told["diagnostics"][0]["severity"]),
+        (&"output.exists".into(), &"warning".into())
+    );
     assert!(!desk.path("runs/again").exists(), "nothing was trained");
     same("untouched", &before, &desk.files("out"));
 

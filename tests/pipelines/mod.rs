@@ -4,6 +4,7 @@ mod bad_input;
 mod bits;
 mod contract;
 mod files;
+mod fit;
 mod ledger;
 mod quickstart;
 mod real;

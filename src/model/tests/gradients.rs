@@ -68,14 +68,14 @@ fn rows(shape: &Shape) -> Rows {
 
 #[test]
 fn full_gradients_are_autograds() {
-    for shape in [tied(), biased()] {
+    for shape in [tied(), biased(), qwen()] {
         against_oracle(&lively(&shape, Form::dense(Float::F32)), &rows(&shape));
     }
 }
 
 #[test]
 fn adapter_gradients_are_autograds() {
-    for shape in [tied(), biased()] {
+    for shape in [tied(), biased(), qwen()] {
         let dense = Form::dense(Float::F32);
         for form in [dense, dense.quantised(64, false), dense.quantised(64, true), Form::dense(Float::Bf16)] {
             for targets in [&Proj::ALL[..], &[Proj::Q, Proj::V], &[Proj::Down]] {
@@ -139,7 +139,7 @@ fn gradients_through_dropout_are_slopes() {
 
 #[test]
 fn what_is_kept_does_not_show() {
-    for shape in [tied(), biased()] {
+    for shape in [tied(), biased(), qwen()] {
         for adapted in [true, false] {
             let mut model = lively(&shape, Form::dense(Float::F32));
             if adapted {
