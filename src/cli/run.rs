@@ -59,7 +59,7 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
             return Exit::Wrong;
         }
     };
-    if !pipeline.quiet && !pipeline.json {
+    if !pipeline.quiet && !pipeline.json && !pipeline.brief {
         answer(&format!("{} on {}\n\n{}\n", pipeline.file.display(), lowered.view.label, plan_table(&lowered.view)));
     }
     let Some(plan) = &prepared.plan else { return Exit::Wrong };
@@ -96,12 +96,12 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
         show(&prepared.sources, std::slice::from_ref(diagnostic));
     }
     let ok = diagnostic.is_none() && recorded.is_ok();
-    if pipeline.json {
+    if pipeline.json && !pipeline.brief {
         prepared.diagnostics.extend(diagnostic);
         let memory: Vec<_> = measured.iter().map(row_json).collect();
         answer_json(&json!({"version": 1, "ok": ok, "run": folder.display().to_string(), "memory": memory,
                             "diagnostics": prepared.diagnostics_json()}));
-    } else if ok && !pipeline.quiet {
+    } else if ok && !pipeline.quiet && !pipeline.brief {
         answer(&format!("\n{}\nrun folder: {}\n", memory_table(&measured), folder.display()));
     }
     warn_of_drift(&measured);

@@ -41,7 +41,9 @@ fn walk(at: &mut PathBuf, parts: &[Component<'_>], found: &mut Vec<PathBuf>) -> 
     let Some((part, rest)) = parts.split_first() else {
         if at.is_file() {
             if found.len() >= MOST {
-                return Err(Fault::new("path.pattern", format!("the pattern matches more than {MOST} files")).at(&at));
+                return Err(
+                    Fault::new("path.pattern", format!("the pattern matches more than {MOST} files")).at(at.as_path())
+                );
             }
             found.push(at.clone());
         }

@@ -118,7 +118,7 @@ pub fn candidates(plan: &Plan) -> Vec<Change> {
     let largest = trains(plan).map(|(_, step)| step.args.count("batch")).max().unwrap_or(1);
     let mut smallest = Change::new();
     for cut in powers_to(largest) {
-        let smaller: Change = trains(plan).flat_map(|(at, step)| smaller_batch(at, step, cut)).collect();
+        let smaller: Change = trains(plan).flat_map(|(at, step)| smaller_batch(plan, at, step, cut)).collect();
         list.push([free.concat(), smaller.clone()].concat());
         list.push([free.concat(), slow.clone(), smaller.clone()].concat());
         smallest = smaller;
@@ -126,12 +126,21 @@ pub fn candidates(plan: &Plan) -> Vec<Change> {
     let base = [free.concat(), slow, smallest].concat();
     for cut in [2, 4, 8, 16] {
         let shorter: Change = shorter_rows(plan, cut);
-        let narrower: Change = trains(plan).filter_map(|(at, step)| narrower_rank(at, step, cut)).collect();
+        let narrower: Change = trains(plan).filter_map(|(at, step)| narrower_rank(plan, at, step, cut)).collect();
         list.push([base.clone(), shorter.clone()].concat());
         list.push([base.clone(), shorter, narrower].concat());
     }
     list.retain(|change| !change.is_empty() && edits(plan, change).is_some());
     list
+}
+
+/// Whether the pipeline's own file can say an argument: it stands there, or a recipe hands it on to its call.
+fn reaches(plan: &Plan, step: &Step, argument: &str) -> bool {
+    let Some(arg) = step.args.get(argument) else { return false };
+    match &arg.from {
+        Some(from) => from.name.is_some() && from.span.is_none_or(|span| span.source == plan.source),
+        None => step.calls.is_empty() && arg.span.is_none_or(|span| span.source == plan.source),
+    }
 }
 
 /// Steps that train.
@@ -142,6 +151,7 @@ fn trains(plan: &Plan) -> impl Iterator<Item = (usize, &Step)> {
 /// A flag, on in every step that has it and has it off.
 fn switches(plan: &Plan, flag: &'static str) -> Change {
     let off = plan.steps.iter().enumerate().filter(|(_, step)| *step.args.val(flag) == Val::Bool(false));
+    let off = off.filter(|(_, step)| reaches(plan, step, flag));
     off.map(|(step, _)| Lever { step, argument: flag, val: Val::Bool(true), written: flag.to_owned() }).collect()
 }
 
@@ -154,9 +164,9 @@ fn number(step: usize, argument: &'static str, n: usize) -> Lever {
     Lever { step, argument, val, written: format!("{argument}={n}") }
 }
 
-fn smaller_batch(at: usize, step: &Step, cut: usize) -> Change {
+fn smaller_batch(plan: &Plan, at: usize, step: &Step, cut: usize) -> Change {
     let (batch, accum) = (step.args.count("batch"), step.args.count("accum"));
-    if !batch.is_multiple_of(cut) {
+    if !batch.is_multiple_of(cut) || !reaches(plan, step, "batch") || !reaches(plan, step, "accum") {
         return Vec::new();
     }
     vec![number(at, "batch", batch / cut), number(at, "accum", accum.saturating_mul(cut))]
@@ -167,7 +177,8 @@ fn shorter_rows(plan: &Plan, cut: usize) -> Change {
     let mut change = Vec::new();
     for (at, step) in plan.steps.iter().enumerate() {
         let max_len = step.args.count("max_len");
-        if step.stage != "load data" || max_len / cut < 64 {
+        let fixed = !reaches(plan, step, "max_len") || !reaches(plan, step, "long");
+        if step.stage != "load data" || max_len / cut < 64 || fixed {
             continue;
         }
         change.push(number(at, "max_len", max_len / cut));
@@ -179,7 +190,10 @@ fn shorter_rows(plan: &Plan, cut: usize) -> Change {
     change
 }
 
-fn narrower_rank(at: usize, step: &Step, cut: usize) -> Option<Lever> {
+fn narrower_rank(plan: &Plan, at: usize, step: &Step, cut: usize) -> Option<Lever> {
+    if !reaches(plan, step, "rank") {
+        return None;
+    }
     let rank = step.args.int("rank")?;
     let rank = usize::try_from(rank).ok()? / cut;
     (rank >= 2).then(|| number(at, "rank", rank))

@@ -6,6 +6,7 @@ mod levers;
 mod memory_table;
 mod overrun;
 mod plan_table;
+mod ranking;
 mod table;
 
 pub use fit::{Fit, fit, needs, remedy};
@@ -14,3 +15,4 @@ pub use levers::{edits, in_words};
 pub use memory_table::{Measured, memory_table};
 pub use overrun::overrun;
 pub use plan_table::{TargetPlan, holdings_brief, plan_table};
+pub use ranking::{Ranked, ranking};

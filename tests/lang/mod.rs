@@ -1,6 +1,7 @@
 //! The language as a user meets it: text in, diagnostics out.
 
 mod examples;
+mod format;
 mod fuzz;
 mod snapshots;
 mod suite;

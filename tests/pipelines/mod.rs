@@ -1,11 +1,13 @@
 //! The built program, run as a person runs it: in a folder of its own, on small pipelines.
 
+mod asked;
 mod bad_input;
 mod bits;
 mod contract;
 mod files;
 mod fit;
 mod ledger;
+mod many;
 mod quickstart;
 mod real;
 mod recipes;

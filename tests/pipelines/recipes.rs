@@ -4,8 +4,8 @@ use super::Desk;
 
 const TEAM: &str = "tunepipe 1
 let rate = 1e-3
-recipe adapt(model: Model<dense>, data: Data, valid: Data = none, rank: Int 1..64 = 4, steps: Int 1.. = 4, batch: Int 1.. = 2)
-  train lora data=data valid=valid rank=rank steps=steps batch=batch lr=1e-3
+recipe adapt(model: Model<dense>, data: Data, valid: Data = none, rank: Int 1..64 = 4, steps: Int 1.. = 4, batch: Int 1.. = 2, accum: Int 1.. = 1)
+  train lora data=data valid=valid rank=rank steps=steps batch=batch accum=accum lr=1e-3
 ";
 
 #[test]
