@@ -89,7 +89,10 @@ impl Checker<'_> {
         let names = || self.catalog.devices.iter().map(|device| &*device.name);
         let diagnostic = Diagnostic::error("name.unknown_device", format!("there is no device `{name}`"))
             .label(span, "not in the catalogue");
-        let diagnostic = match nearest(name, names()) {
+        // `T4` for `colab-t4`, `a100` for `a100-80gb`.
+        let lower = name.to_lowercase();
+        let part = names().find(|known| known.split('-').any(|part| part == lower));
+        let diagnostic = match part.or_else(|| nearest(name, names())) {
             Some(near) => diagnostic.help(format!("write `{near}`, or give its sizes: `gpu=24GiB`")),
             None => diagnostic
                 .note(format!("devices are {}", names().collect::<Vec<_>>().join(", ")))

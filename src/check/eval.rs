@@ -131,6 +131,9 @@ impl Checker<'_> {
     }
 
     pub fn unknown_name(&mut self, word: &str, span: Span) {
+        if !self.said.insert(word.to_owned()) {
+            return;
+        }
         let diagnostic = Diagnostic::error("name.unknown", format!("`{word}` is unknown"))
             .label(span, "no param or let of this name");
         let near = nearest(word, self.names.keys().map(|name| &**name));

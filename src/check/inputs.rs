@@ -147,7 +147,9 @@ impl<'a> Checker<'a> {
             diagnostic.help("load another above; one data set alone needs no mixing")
         };
         self.report(diagnostic);
-        Err(())
+        // It goes on with what there is.
+        let all = self.owned.unnamed(input.pattern.is_model());
+        if all.is_empty() { Err(()) } else { Ok(all.iter().map(|id| (*id, true)).collect()) }
     }
 
     /// Whether a name is `none`, or an input of the recipe that its call leaves out.
@@ -247,6 +249,9 @@ impl<'a> Checker<'a> {
         if self.unread {
             return;
         }
+        if !self.said.insert(word.text.clone()) {
+            return;
+        }
         let is_model = input.pattern.is_model();
         let what = if is_model { "model" } else { "data" };
         let named: Vec<&str> = self
@@ -332,6 +337,9 @@ impl<'a> Checker<'a> {
 
     fn none_alive(&mut self, decl: &StageDecl, input: &InputDecl, span: Span) {
         let is_model = input.pattern.is_model();
+        if std::mem::replace(&mut self.said_none[usize::from(is_model)], !self.trying) {
+            return;
+        }
         let what = input.pattern.words();
         let mut diagnostic = Diagnostic::error("value.none", format!("`{}` has no {} to use", decl.name, input.name))
             .label(span, format!("needs {what}"));

@@ -6,6 +6,7 @@
 mod arithmetic;
 mod budget;
 mod eval;
+mod foreign;
 mod given;
 mod inputs;
 mod library;
@@ -21,7 +22,7 @@ mod stage;
 mod tests;
 mod unknown;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -108,6 +109,9 @@ struct Checker<'a> {
     too_large: bool,
     /// A recipe is being looked at where it is declared.
     trying: bool,
+    /// Unknown names that were reported, and whether it was reported that there is no data and no model: said once.
+    said: HashSet<String>,
+    said_none: [bool; 2],
     /// Files whose text stands in the plan.
     texts: Vec<PathBuf>,
     /// A statement could not be read: what it would have made or named is unknown, so that "there is none" is not
@@ -122,6 +126,8 @@ struct Scope<'a> {
     recipes: HashMap<String, recipe::Reach<'a>>,
     /// All that the file declares.
     declared: HashMap<&'a str, Span>,
+    /// Those of them that cannot be read.
+    unread: HashSet<String>,
 }
 
 impl<'a> Scope<'a> {
@@ -129,7 +135,7 @@ impl<'a> Scope<'a> {
         let name = |item: &'a Item| {
             if let Item::Recipe(line) = item { Some((&*line.name.text, line.name.span)) } else { None }
         };
-        Scope { recipes: HashMap::new(), declared: items.iter().filter_map(name).collect() }
+        Scope { declared: items.iter().filter_map(name).collect(), ..Scope::default() }
     }
 }
 
@@ -164,6 +170,8 @@ impl<'a> Checker<'a> {
             opened: 0,
             too_large: false,
             trying: false,
+            said: HashSet::new(),
+            said_none: [false; 2],
             texts: Vec::new(),
             unread: false,
         }
@@ -248,6 +256,7 @@ impl<'a> Checker<'a> {
         self.unread = true;
         let words: Vec<&str> = broken.words.iter().map(|word| &*word.text).collect();
         match (words.first(), broken.words.get(1)) {
+            (Some(&"recipe"), Some(name)) => drop(self.scopes[self.scope].unread.insert(name.text.clone())),
             (Some(&("let" | "param")), Some(name)) => {
                 self.names.insert(name.text.clone(), names::Named::unknown(name.span));
             }

@@ -78,7 +78,12 @@ impl<'a> Checker<'a> {
         let mut filled =
             Filled { decl, name_span, args: vec![None; decl.args.len()], inputs: vec![None; decl.inputs.len()] };
         let before = self.diagnostics.len();
+        let mut taken = false;
         for (at, part) in line.parts.iter().enumerate().skip(count) {
+            // A value that was said with the name before it.
+            if std::mem::take(&mut taken) {
+                continue;
+            }
             if self.statement_in(line.parts.get(at..).unwrap_or(&[]), filled.name_span) {
                 break;
             }
@@ -88,13 +93,43 @@ impl<'a> Checker<'a> {
             }
             match part {
                 Part::Argument { name, value } => self.argument(&mut filled, name, value),
-                Part::Value(Expr { kind: ExprKind::Word(word), span }) => self.bare_word(&mut filled, word, *span),
+                Part::Value(Expr { kind: ExprKind::Word(word), span }) => {
+                    taken = self.apart(&mut filled, word, *span, line.parts.get(at + 1));
+                    if !taken {
+                        self.bare_word(&mut filled, word, *span);
+                    }
+                }
                 Part::Value(value) => self.positional(&mut filled, value),
             }
         }
         self.gather(before, decl);
         self.override_args(&mut filled, line.span);
         filled
+    }
+
+    /// `rank 8`: a name and its value without the `=` between. Says so once.
+    fn apart(&mut self, filled: &mut Filled<'_>, word: &str, span: Span, next: Option<&Part>) -> bool {
+        let decl = filled.decl;
+        let Some(at) = decl.args.iter().position(|arg| arg.name == word && !arg.kind.is_flag()) else { return false };
+        let symbol = next_positional(filled).is_some_and(|next| decl.args[next].kind.has_symbol(word));
+        let Some(Part::Value(value)) = next else { return false };
+        if symbol || self.names.contains_key(word) {
+            return false;
+        }
+        if let ExprKind::Word(next) = &value.kind
+            && !decl.args[at].kind.has_symbol(next)
+            && !self.names.contains_key(next)
+        {
+            return false;
+        }
+        let written = self.sources.slice(value.span).to_owned();
+        self.report(
+            Diagnostic::error("syntax.equals", "an `=` is missing between a name and its value")
+                .label(span.to(value.span), "apart")
+                .help(format!("write `{word}={written}`")),
+        );
+        filled.args[at].get_or_insert((None, span));
+        true
     }
 
     /// Many words that one stage does not know are one mistake as a rule, a lost line break or a wrong stage: from the
@@ -118,8 +153,11 @@ impl<'a> Checker<'a> {
             }
         }
         let message = format!("`{}` does not know {} more arguments", decl.name, rest.len());
-        let mut together = Diagnostic::error("name.unknown_argument", message)
-            .help("is this the stage that is meant, and is no line break missing?");
+        let known = rest.iter().all(|diagnostic| diagnostic.help.is_some());
+        let mut together = Diagnostic::error("name.unknown_argument", message).help(match known {
+            true => "write each as it is called here",
+            false => "is this the stage that is meant, and is no line break missing?",
+        });
         for diagnostic in rest {
             if let Some(label) = diagnostic.labels.first() {
                 together = together.label(label.span, diagnostic.help.unwrap_or_else(|| label.text.clone()));
@@ -203,7 +241,7 @@ impl<'a> Checker<'a> {
                     .help(format!("write `no_{flag}`, or `{flag}=false`")),
             );
         } else {
-            self.unknown_argument(decl, name, filled.name_span);
+            self.unknown_argument(filled, name);
         }
     }
 

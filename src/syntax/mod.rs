@@ -7,6 +7,7 @@ mod ast;
 mod decl;
 mod format;
 mod grammar;
+mod habits;
 mod lines;
 mod lower;
 mod number;

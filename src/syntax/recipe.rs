@@ -18,7 +18,15 @@ impl Lower<'_> {
         let end = head.last().map_or(recipe.start, |line| line.end);
         let code = self.text.get(recipe.start..end).unwrap_or("");
         let (mut name, mut params) = (None, Vec::new());
-        for pair in self.pairs(Rule::recipe_head, code)? {
+        let Some(pairs) = self.pairs(Rule::recipe_head, code) else {
+            let bare = !code.contains('(');
+            if let Some(last) = self.diagnostics.last_mut().filter(|last| bare && last.help.is_none()) {
+                last.help =
+                    Some(format!("write `{}(model: Model, data: Data)`, with what it needs in brackets", code.trim()));
+            }
+            return None;
+        };
+        for pair in pairs {
             match pair.as_rule() {
                 Rule::name => name = Some(self.name(&pair)),
                 Rule::recipe_param => params.extend(self.recipe_param(pair, head)),

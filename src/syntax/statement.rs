@@ -63,6 +63,14 @@ impl Lower<'_> {
     }
 
     fn edition(&mut self, code: &str, span: Span) -> Option<Item> {
+        if code.contains([':', '=']) {
+            self.report(
+                Diagnostic::error("syntax.expected", "the edition is a number, with nothing between")
+                    .label(span, "has more")
+                    .help("write `tunepipe 1`"),
+            );
+            return None;
+        }
         let number = self.pairs(Rule::edition_line, code)?.next().map(|pair| self.value(pair))?;
         Some(Item::Edition(Edition { number, span }))
     }
@@ -127,13 +135,16 @@ impl Lower<'_> {
     }
 
     fn stage(&mut self, code: &str, span: Span, doc: Option<String>) -> Option<Item> {
+        if let Some(item) = self.foreign(code, span) {
+            return Some(item);
+        }
         let pairs = self.pairs(Rule::stage_line, code)?;
         let reported = self.diagnostics.len();
         let (parts, alias) = self.parts(pairs);
         let word = matches!(parts.first(), Some(Part::Value(Expr { kind: ExprKind::Word(_), .. })));
         if !word {
             // An error inside the first part already says what is wrong.
-            if self.diagnostics.len() == reported {
+            if self.diagnostics.len() == reported && !self.follows_mistake(span) {
                 let start = parts.first().map_or(span, Part::span);
                 self.report(
                     Diagnostic::error("syntax.statement", "a statement starts with a word")

@@ -3,6 +3,7 @@
 mod examples;
 mod format;
 mod fuzz;
+mod mutants;
 mod snapshots;
 mod suite;
 
