@@ -6,12 +6,12 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::files::named;
-use super::prepare::{Prepared, answer, answer_json, complain};
+use super::prepare::{Prepared, answer_json, complain};
 use super::{Exit, Pipeline};
 use crate::memory::{Bytes, Place};
 use crate::run::{Console, Voice};
 use crate::stages::Facts;
-use crate::text;
+use crate::text::{self, out};
 use crate::tools::{TargetPlan, target_json};
 
 /// How findings are written.
@@ -63,10 +63,10 @@ pub fn check(pipeline: &Pipeline, form: Form) -> Exit {
         (true, _) => answer_json(&json_of(&all, single)),
         (false, Form::Github) => {
             for one in &all {
-                answer(&text::to_github(&one.prepared.sources, &one.prepared.diagnostics));
+                out::answer(&text::to_github(&one.prepared.sources, &one.prepared.diagnostics));
             }
         }
-        (false, Form::Text) => all.iter().for_each(tell),
+        (false, Form::Text) => all.iter().for_each(|one| tell(one, pipeline.quiet)),
     }
     let exits = all.iter().map(|one| one.prepared.exit());
     match unreadable {
@@ -78,13 +78,20 @@ pub fn check(pipeline: &Pipeline, form: Form) -> Exit {
     .unwrap_or(Exit::Done)
 }
 
-fn tell(one: &Checked) {
+fn tell(one: &Checked, quiet: bool) {
     one.prepared.report();
     if one.prepared.failed() {
         return;
     }
+    let mut said: Vec<&String> = Vec::new();
+    for remark in one.views.iter().flat_map(|view| &view.remarks) {
+        if !quiet && !said.contains(&remark) {
+            out::say(&format!("note: {remark}"));
+            said.push(remark);
+        }
+    }
     for view in &one.views {
-        answer(&format!("{}: {}\n", one.file.display(), verdict(view)));
+        out::answer(&format!("{}: {}\n", one.file.display(), verdict(view)));
     }
 }
 

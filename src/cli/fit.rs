@@ -4,12 +4,12 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::prepare::{Prepared, answer, answer_json, complain};
+use super::prepare::{Prepared, answer_json, complain};
 use super::{Exit, Pipeline, machine};
 use crate::memory::Profile;
 use crate::run::{Console, Voice};
 use crate::stages::{Facts, Target};
-use crate::text::Fault;
+use crate::text::{Fault, out};
 use crate::tools::{self, Fit, edits, in_words, needs};
 
 pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
@@ -43,7 +43,7 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
             if pipeline.json {
                 answer_json(&json!({"version": 1, "fits": true, "change": null, "before": state(&before)}));
             } else {
-                answer(&format!("fits as it is\n  {}\n", state(&before).join("\n  ")));
+                out::answer(&format!("fits as it is\n  {}\n", state(&before).join("\n  ")));
             }
             Exit::Done
         }
@@ -53,7 +53,7 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
                     &json!({"version": 1, "fits": false, "change": null, "before": state(&before), "least": state(&needs)}),
                 );
             } else {
-                answer(&format!(
+                out::answer(&format!(
                     "nothing fits: with every switch on, the smallest batch and the shortest rows it still takes\n  {}\n",
                     state(&needs).join("\n  ")
                 ));
@@ -72,7 +72,7 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
                 answer_json(&json!({"version": 1, "fits": false, "change": in_words(plan, &change), "patch": patch,
                                     "before": state(&before), "after": state(&after)}));
             } else {
-                answer(&format!(
+                out::answer(&format!(
                     "{}\n\nbefore  {}\nafter   {}\n\n{patch}",
                     in_words(plan, &change),
                     state(&before).join("\n        "),

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::Exit;
 use super::files::{Named, read_all};
-use super::prepare::{answer, answer_json, complain, show};
+use super::prepare::{answer_json, complain, show};
 use crate::syntax;
-use crate::text::{self, Diagnostic, Sources};
+use crate::text::{self, Diagnostic, Sources, out};
 
 /// What is done with what is not laid out yet.
 pub struct Mode {
@@ -61,20 +61,20 @@ fn done(file: &Named, formatted: &str, differs: bool, mode: &Mode) -> bool {
     let said = !mode.json && !mode.quiet;
     if mode.diff {
         if differs && !mode.json {
-            answer(&difference(&file.name, &file.text, formatted));
+            out::answer(&difference(&file.name, &file.text, formatted));
         }
         return true;
     }
     if mode.check {
         if differs && said {
-            answer(&format!("{}\n", file.name));
+            out::answer(&format!("{}\n", file.name));
         }
         return true;
     }
     // From standard input to standard output, changed or not.
     let Some(path) = &file.path else {
         if !mode.json {
-            answer(formatted);
+            out::answer(formatted);
         }
         return true;
     };
@@ -86,7 +86,7 @@ fn done(file: &Named, formatted: &str, differs: bool, mode: &Mode) -> bool {
         return false;
     }
     if said {
-        answer(&format!("{}\n", file.name));
+        out::answer(&format!("{}\n", file.name));
     }
     true
 }

@@ -16,6 +16,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::text::out;
+
 /// How a command ended, as the shell sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -161,15 +163,35 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
         }
     };
-    match cli.verb {
-        Verb::Run { pipeline, run_dir, device, sweep } if sweep.is_empty() => {
-            run::run(&pipeline, run_dir.as_deref(), device)
-        }
-        Verb::Run { pipeline, run_dir, device, sweep } => sweep::sweep(&pipeline, run_dir.as_deref(), device, &sweep),
-        Verb::Plan { pipeline } => plan::plan(&pipeline),
-        Verb::Fit { pipeline, write } => fit::fit(&pipeline, write),
-        Verb::Check { pipeline, format } => check::check(&pipeline, format),
-        Verb::Fmt { paths, check, diff, json, quiet } => fmt::fmt(&paths, &fmt::Mode { check, diff, json, quiet }),
+    // A panic is a defect of ours, and is told as one.
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
+        let words = panic.payload_as_str().unwrap_or("something that was thought impossible");
+        out::say(&format!(
+            "error: tunepipe has a defect{place}: {words}\n  note: nothing half-written is left under a final name\n  help: please report this, with the pipeline"
+        ));
+    }));
+    let exit = std::panic::catch_unwind(|| cli.verb.run()).unwrap_or(Exit::Failed);
+    if out::lost() {
+        out::say("error: the answer could not be written: stdout takes no more");
+        return Exit::Failed.into();
     }
-    .into()
+    exit.into()
+}
+
+impl Verb {
+    fn run(self) -> Exit {
+        match self {
+            Verb::Run { pipeline, run_dir, device, sweep } if sweep.is_empty() => {
+                run::run(&pipeline, run_dir.as_deref(), device)
+            }
+            Verb::Run { pipeline, run_dir, device, sweep } => {
+                sweep::sweep(&pipeline, run_dir.as_deref(), device, &sweep)
+            }
+            Verb::Plan { pipeline } => plan::plan(&pipeline),
+            Verb::Fit { pipeline, write } => fit::fit(&pipeline, write),
+            Verb::Check { pipeline, format } => check::check(&pipeline, format),
+            Verb::Fmt { paths, check, diff, json, quiet } => fmt::fmt(&paths, &fmt::Mode { check, diff, json, quiet }),
+        }
+    }
 }

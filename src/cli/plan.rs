@@ -1,9 +1,10 @@
 //! `tunepipe plan`: where every byte would go.
 
-use super::prepare::{Prepared, answer, answer_json};
+use super::prepare::{Prepared, answer_json};
 use super::{Exit, Pipeline};
 use crate::run::{Console, Voice};
 use crate::stages::Facts;
+use crate::text::out;
 use crate::tools::{plan_json, plan_table};
 
 pub fn plan(pipeline: &Pipeline) -> Exit {
@@ -20,7 +21,7 @@ pub fn plan(pipeline: &Pipeline) -> Exit {
         answer_json(&plan_json(&views, prepared.diagnostics_json()));
     } else {
         for view in &views {
-            answer(&format!("{} on {}\n\n{}\n", pipeline.file.display(), view.label, plan_table(view)));
+            out::answer(&format!("{} on {}\n\n{}\n", pipeline.file.display(), view.label, plan_table(view)));
         }
         prepared.report();
     }

@@ -1,6 +1,6 @@
 //! The chain up to a schedule, as every verb needs it: text → syntax → check → plan → lower.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::catalog::Catalog;
 use crate::memory::{Profile, Schedule};
 use crate::plan::Plan;
 use crate::stages::{Body, Facts, Target, lower};
-use crate::text::{self, Diagnostic, Fault, Severity, Sources};
+use crate::text::{self, Diagnostic, Fault, Severity, Sources, out};
 use crate::tools::{TargetPlan, overrun, remedy};
 
 /// A pipeline as far as it could be taken.
@@ -193,7 +193,7 @@ pub fn show(sources: &Sources, diagnostics: &[Diagnostic]) {
         return;
     }
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    let _ = write!(std::io::stderr(), "{}", text::render(sources, diagnostics, colour));
+    out::tell(&text::render(sources, diagnostics, colour));
 }
 
 /// A command line that cannot be meant.
@@ -203,22 +203,17 @@ pub fn usage(message: impl Into<String>) -> Fault {
 
 /// A fault that no pipeline is to blame for.
 pub fn complain(fault: &Fault) {
-    eprintln!("error: {fault}");
+    out::say(&format!("error: {fault}"));
     for note in &fault.notes {
-        eprintln!("  note: {note}");
+        out::say(&format!("  note: {note}"));
     }
     if let Some(help) = &fault.help {
-        eprintln!("  help: {help}");
+        out::say(&format!("  help: {help}"));
     }
-}
-
-/// An answer on stdout; a reader that went away (`| head`) is no failure.
-pub fn answer(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 pub fn answer_json(value: &Value) {
     let mut text = serde_json::to_string_pretty(value).unwrap_or_else(|e| json!({"error": e.to_string()}).to_string());
     text.push('\n');
-    answer(&text);
+    out::answer(&text);
 }

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::prepare::{Prepared, answer, answer_json, complain, usage};
+use super::prepare::{Prepared, answer_json, complain, usage};
 use super::{DeviceChoice, Exit, Pipeline, run};
 use crate::run::{Console, Voice};
 use crate::stages::{Facts, Target};
-use crate::text::Fault;
+use crate::text::{Fault, out};
 use crate::tools::{Ranked, ranking};
 
 /// Runs that one command may come to.
@@ -47,7 +47,7 @@ pub fn sweep(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice, 
     let mut failed = false;
     for (at, trial) in trials.iter().enumerate() {
         if !pipeline.quiet && !pipeline.json {
-            answer(&format!("{}/{}  {}\n", at + 1, trials.len(), trial.label));
+            out::answer(&format!("{}/{}  {}\n", at + 1, trials.len(), trial.label));
         }
         let folder = home.join(folder_name(&trial.label));
         let started = Instant::now();
@@ -68,7 +68,7 @@ pub fn sweep(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice, 
             &json!({"version": 1, "ok": !failed, "folder": home.display().to_string(), "runs": runs, "diagnostics": []}),
         );
     } else {
-        answer(&format!("\n{}", ranking(&ranked)));
+        out::answer(&format!("\n{}", ranking(&ranked)));
     }
     if failed { Exit::Failed } else { Exit::Done }
 }
@@ -157,14 +157,14 @@ fn planned(trials: &[Trial]) -> Result<(), Exit> {
         let mut lowered = match lowered {
             Some(lowered) if prepared.exit() == Exit::Done => lowered,
             _ => {
-                eprintln!("with {}:", trial.label);
+                out::say(&format!("with {}:", trial.label));
                 prepared.report();
                 return Err(if prepared.exit() == Exit::Done { Exit::Wrong } else { prepared.exit() });
             }
         };
         prepared.diagnostics.append(&mut lowered.not_runnable);
         if prepared.failed() {
-            eprintln!("with {}:", trial.label);
+            out::say(&format!("with {}:", trial.label));
             prepared.report();
             return Err(Exit::Wrong);
         }

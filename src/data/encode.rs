@@ -37,6 +37,8 @@ pub fn encode(
             let mut encoded = encoded?;
             set.report.read += 1;
             set.report.duplicate_bos += usize::from(encoded.duplicate_bos);
+            set.report.unwritten += usize::from(encoded.unwritten);
+            set.report.tools_unread += usize::from(encoded.tools_unread);
             if encoded.empty {
                 set.report.dropped_empty += 1;
                 continue;
@@ -84,10 +86,14 @@ pub fn encode(
     Ok(set)
 }
 
+#[derive(Default)]
 struct Encoded {
     ids: Vec<u32>,
     counted: Vec<bool>,
     duplicate_bos: bool,
+    /// See [`Report`](super::Report).
+    unwritten: bool,
+    tools_unread: bool,
     empty: bool,
 }
 
@@ -118,18 +124,22 @@ fn encode_row(
 ) -> Result<Encoded> {
     let empty = row.content.is_empty();
     if empty {
-        return Ok(Encoded { ids: Vec::new(), counted: Vec::new(), duplicate_bos: false, empty });
+        return Ok(Encoded { empty, ..Encoded::default() });
     }
     if let Content::Tokens { ids, counted } = &row.content {
         let counted = match counted {
             Some(counted) if settings.train_on == super::TrainOn::Answers => counted.clone(),
             _ => vec![true; ids.len()],
         };
-        return Ok(Encoded { ids: ids.clone(), counted, duplicate_bos: false, empty });
+        return Ok(Encoded { ids: ids.clone(), counted, ..Encoded::default() });
     }
     let draft = draft(&row.content, settings, template)?;
     let (ids, counted, duplicate_bos) = draft.tokenize(tokenizer, settings.bos)?;
-    Ok(Encoded { ids, counted, duplicate_bos, empty })
+    let tools_unread = match (&row.content, template) {
+        (Content::Chat(conversation), Some(template)) => template.leaves_tools(conversation),
+        _ => false,
+    };
+    Ok(Encoded { ids, counted, duplicate_bos, unwritten: draft.unwritten, tools_unread, empty })
 }
 
 /// The same fault, at the row where it was met.

@@ -29,6 +29,10 @@ pub struct ChatTemplate {
     env: Environment<'static>,
     bos: String,
     eos: String,
+    /// The template's text speaks of tools.
+    tools: bool,
+    /// And of calls of them.
+    calls: bool,
 }
 
 impl std::fmt::Debug for ChatTemplate {
@@ -105,7 +109,20 @@ impl ChatTemplate {
             let fault = Fault::new("template.syntax", format!("the chat template cannot be read: {}", words(&e)));
             fault.help(CHOICES)
         })?;
-        Ok(ChatTemplate { env, bos: tokenizer.bos_text().to_owned(), eos: tokenizer.eos_text().to_owned() })
+        let names = |word: &str| source.contains(word);
+        Ok(ChatTemplate {
+            env,
+            bos: tokenizer.bos_text().to_owned(),
+            eos: tokenizer.eos_text().to_owned(),
+            tools: names("tools"),
+            calls: names("tool_calls"),
+        })
+    }
+
+    /// Whether a conversation has tools or tool calls of which this template knows nothing.
+    pub fn leaves_tools(&self, conversation: &Conversation) -> bool {
+        let called = |message: &Message| message.rest.as_ref().is_some_and(|rest| rest.contains_key("tool_calls"));
+        (conversation.tools.is_some() && !self.tools) || (!self.calls && conversation.messages.iter().any(called))
     }
 
     /// A conversation as text; with `generation_prompt` followed by what makes the assistant speak.

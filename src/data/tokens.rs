@@ -44,6 +44,10 @@ pub struct Report {
     pub answer_cut: usize,
     /// The first few rows that `zero_counted` counts, as `file:line`.
     pub zero_places: Vec<String>,
+    /// Rows with an answer that the chat template does not write out.
+    pub unwritten: usize,
+    /// Rows with tools or tool calls that the chat template has no place for.
+    pub tools_unread: usize,
     /// Rows whose text brought a second beginning-of-text token, which was taken out.
     pub duplicate_bos: usize,
     /// The tokenizer knows no end-of-text token, so rows do not end with one.

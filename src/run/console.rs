@@ -5,12 +5,12 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Journal;
 use crate::memory::{Bytes, meter};
 use crate::stages::{Count, EvalSeen, StepSeen, Watch};
-use crate::text::Fault;
+use crate::text::{Fault, out};
 
 /// How much is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,10 @@ pub struct Console<'a> {
     stage: (String, usize),
     /// When training began, evaluations included, and the step before its first.
     training: Option<(Instant, u64)>,
+    /// Results go to stdout as text; otherwise they are only collected.
+    pub answers: bool,
+    /// What `eval` and `sample` found.
+    pub results: Vec<Value>,
     /// The journal's first failure: a run must not end well when its record is broken.
     pub broken: Option<Fault>,
 }
@@ -51,6 +55,8 @@ impl<'a> Console<'a> {
             spoke: Instant::now(),
             stage: (String::new(), 0),
             training: None,
+            answers: true,
+            results: Vec::new(),
             broken: None,
         }
     }
@@ -66,8 +72,21 @@ impl<'a> Console<'a> {
             return;
         }
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| out::say(text)),
+            None => out::say(text),
+        }
+    }
+
+    /// A result that was asked for: on stdout, quiet or not.
+    fn answer(&mut self, text: &str, result: Value) {
+        self.results.push(result);
+        if self.journal.is_none() || !self.answers {
+            return;
+        }
+        let line = format!("{text}\n");
+        match &self.bar {
+            Some(bar) => bar.suspend(|| out::answer(&line)),
+            None => out::answer(&line),
         }
     }
 
@@ -126,7 +145,7 @@ impl Watch for Console<'_> {
                 Count::Bytes => format!("{} of {}", Bytes(done), Bytes(total)),
                 _ => format!("{done} of {total}"),
             };
-            eprintln!("  {what}: {done}");
+            out::say(&format!("  {what}: {done}"));
         }
     }
 
@@ -167,7 +186,7 @@ impl Watch for Console<'_> {
         let every = (seen.steps / 20).max(1);
         if seen.step == 1 || seen.step == seen.steps || seen.step.is_multiple_of(every) {
             self.clear();
-            eprintln!("  step {:>4} of {}  {line}", seen.step, seen.steps);
+            out::say(&format!("  step {:>4} of {}  {line}", seen.step, seen.steps));
         }
     }
 
@@ -176,14 +195,16 @@ impl Watch for Console<'_> {
             let written = journal.eval(stage, self.stage.1, seen);
             self.keep(written);
         }
-        let name = match seen.step {
-            Some(step) => format!("held out, after step {step}"),
-            None => format!("eval in line {}", self.stage.1),
-        };
-        self.say(&format!(
-            "  {name}: loss {:.4}  perplexity {:.2}  over {} tokens",
-            seen.loss, seen.perplexity, seen.counted
-        ));
+        let score = format!("loss {:.4}  perplexity {:.2}  over {} tokens", seen.loss, seen.perplexity, seen.counted);
+        match seen.step {
+            Some(step) => self.say(&format!("  held out, after step {step}: {score}")),
+            None => {
+                let line = self.stage.1;
+                let result = json!({"stage": stage, "line": line, "loss": seen.loss, "perplexity": seen.perplexity,
+                                    "counted": seen.counted});
+                self.answer(&format!("  eval in line {line}: {score}"), result);
+            }
+        }
     }
 
     fn sample(&mut self, prompt: &str, answer: &str) {
@@ -191,7 +212,8 @@ impl Watch for Console<'_> {
             let written = journal.event(&json!({"event": "sample", "prompt": prompt, "answer": answer}));
             self.keep(written);
         }
-        self.say(&sampled(prompt, answer));
+        let result = json!({"stage": "sample", "line": self.stage.1, "prompt": prompt, "answer": answer});
+        self.answer(&sampled(self.stage.1, prompt, answer), result);
     }
 
     fn saved(&mut self, what: &str, path: &Path, bytes: u64) {
@@ -223,8 +245,8 @@ fn remaining(spent: Duration, done: u64, left: u64) -> String {
 }
 
 /// A prompt with its answer, told apart by an arrow.
-fn sampled(prompt: &str, answer: &str) -> String {
-    let mut text = String::from("  sample");
+fn sampled(line: usize, prompt: &str, answer: &str) -> String {
+    let mut text = format!("  sample in line {line}");
     for line in prompt.trim_end().lines() {
         text.push_str("\n    ");
         text.push_str(line);
@@ -275,7 +297,7 @@ mod tests {
 
     #[test]
     fn an_answer_stands_under_its_prompt() {
-        assert_eq!(sampled("Q: x?\nA:", " y\nz "), "  sample\n    Q: x?\n    A:\n  → y\n    z");
-        assert_eq!(sampled("x", " "), "  sample\n    x\n  → (nothing)");
+        assert_eq!(sampled(3, "Q: x?\nA:", " y\nz "), "  sample in line 3\n    Q: x?\n    A:\n  → y\n    z");
+        assert_eq!(sampled(4, "x", " "), "  sample in line 4\n    x\n  → (nothing)");
     }
 }

@@ -54,6 +54,12 @@ impl Stage for Eval {
     }
 }
 
+/// A score that is no number.
+pub(super) fn not_finite(loss: f64) -> Fault {
+    Fault::new("model.not_finite", format!("the model's loss on these rows is {loss}"))
+        .note("its weights are damaged, or too large for the type they are held in")
+}
+
 struct Score {
     id: ValueId,
     rows: Rows,
@@ -77,6 +83,9 @@ impl Body for Score {
             }),
         )?;
         watch.finish();
+        if !eval.loss.is_finite() {
+            return Err(not_finite(eval.loss));
+        }
         let seen = EvalSeen { step: None, loss: eval.loss, perplexity: eval.perplexity, counted: eval.counted };
         watch.eval("eval", &seen);
         Ok(())

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use super::world::{DataDesc, blame};
+use super::world::{DataDesc, blame, idle, none_idle};
 use super::{Body, Desc, Job, Lowered, Refusal, Stage, World};
 use crate::data::{Format, Holdout, Long, Settings, Take, TrainOn};
 use crate::plan::{Args, Step, Unit, Val};
@@ -98,6 +98,14 @@ fn settings(step: &Step) -> Result<Settings, Refusal> {
     let args = &step.args;
     let format = args.text("format").and_then(Format::from_name).ok_or_else(Vec::new)?;
     let mut settings = Settings::new(args.paths("path"), format);
+    let only = |wanted: bool, argument: &str, why: &str| if wanted { None } else { idle(step, argument, why) };
+    none_idle([
+        only(format == Format::Text, "text", "names the column of `format=text`"),
+        only(format == Format::Completion, "prompt", "names a column of `format=completion`"),
+        only(format == Format::Completion, "completion", "names a column of `format=completion`"),
+        only(format != Format::Tokens, "eos", "rows of tokens are taken as they are"),
+        only(format != Format::Tokens, "bos", "rows of tokens are taken as they are"),
+    ])?;
     let text = |name: &str| args.text(name).unwrap_or(name).to_owned();
     settings.text = text("text");
     settings.prompt = text("prompt");
@@ -110,6 +118,9 @@ fn settings(step: &Step) -> Result<Settings, Refusal> {
         _ => Long::Error,
     };
     settings.holdout = holdout(args);
+    if settings.holdout == Some(Holdout::Rows(0)) {
+        none_idle([idle(step, "holdout", "no row is held out")])?;
+    }
     settings.take = match args.val("take") {
         Val::Quantity(share, Unit::Percent) => Some(Take::Percent(*share)),
         Val::Quantity(rows, Unit::Rows) => Some(Take::Rows(*rows as usize)),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::bridge::{FileWeights, holdings_of};
-use super::world::{ModelDesc, Origin, blame};
+use super::world::{ModelDesc, Origin, blame, idle, none_idle};
 use super::{Body, Count, Desc, Job, Lowered, Refusal, Stage, World};
 use crate::catalog::Catalog;
 use crate::data::{ChatTemplate, Tokenizer};
@@ -25,10 +25,16 @@ impl Stage for LoadModel {
 
     fn lower(&self, step: &Step, world: &mut World<'_>) -> Result<Lowered, Refusal> {
         let Some(id) = step.makes.first().copied() else { return Err(Vec::new()) };
+        if step.args.text("init") != Some("random") {
+            none_idle([idle(step, "seed", "only `init=random` draws weights")])?;
+        }
         let named = named_shape(step)?;
         let (origin, shape) = origin(step, named, world)?;
         sized_only(step, &shape, world);
         let tokenizer = tokenizer(step, &origin, &shape, world)?;
+        if let (Some(template), Some(tokenizer)) = (step.args.text("template"), &tokenizer) {
+            ChatTemplate::choose(Some(template), tokenizer).map_err(|f| vec![blame(step, "template", &f)])?;
+        }
         foreign_template(step, tokenizer.as_deref(), world);
         let float = dtype(step, world)?;
         let form = Form::dense(float);
@@ -44,7 +50,12 @@ impl Stage for LoadModel {
         };
         let template = step.args.text("template").map(str::to_owned);
         let base_name = step.args.path("path").map_or_else(|| "random".to_owned(), |p| p.display().to_string());
-        if let Some(tokenizer) = &tokenizer {
+        // The model's own stays with its files, even where another is used.
+        let own = match &origin {
+            Origin::Files(files) => files.tokenizer.as_ref().ok(),
+            _ => None,
+        };
+        for tokenizer in tokenizer.iter().chain(own) {
             let holding = Holding::new("tokenizer", Place::Ram, tokenizer_bytes(tokenizer), "");
             world.resident(Arc::as_ptr(tokenizer) as usize, holding);
         }

@@ -66,6 +66,9 @@ pub fn lower(plan: &Plan, target: &Target, facts: &Facts) -> Lowering {
             }
         }
     }
+    let over = world.outputs_over_inputs();
+    whole &= over.is_empty();
+    diagnostics.extend(over);
     diagnostics.append(&mut world.warnings);
     let mut floor = vec![Holding::new("program", Place::Ram, PROGRAM, "")];
     floor.extend(world.residents());

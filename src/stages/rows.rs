@@ -233,18 +233,22 @@ fn encode(
     let report = &encoded.tokens.report;
     remark(report, encoded.held.len(), desc, world);
     if report.highest_id as usize >= model.shape.vocab {
-        return Err(vec![
-            Diagnostic::error(
-                "data.unknown_token",
-                format!(
-                    "a row has token {}, and the model knows ids up to {}",
-                    report.highest_id,
-                    model.shape.vocab - 1
-                ),
-            )
-            .label(desc.span, "these rows")
-            .help("the rows, or the tokenizer, belong to another model"),
-        ]);
+        let tokens = &encoded.tokens;
+        let stranger = |row: &u32| tokens.ids(*row).iter().any(|id| *id as usize >= model.shape.vocab);
+        let place = (0..tokens.len() as u32).find(stranger).and_then(|row| tokens.origin(row)).map(|origin| {
+            let file = desc.settings.paths.get(origin.file as usize);
+            format!("first in {}:{}", file.map_or_else(String::new, |p| p.display().to_string()), origin.line)
+        });
+        let mut refused = Diagnostic::error(
+            "data.unknown_token",
+            format!("a row has token {}, and the model knows ids up to {}", report.highest_id, model.shape.vocab - 1),
+        )
+        .label(desc.span, "these rows")
+        .help("the rows, or the tokenizer, belong to another model");
+        if let Some(place) = place {
+            refused = refused.note(place);
+        }
+        return Err(vec![refused]);
     }
     if report.counted == 0 {
         return Err(vec![
@@ -298,12 +302,27 @@ fn remark(report: &Report, held: usize, desc: &DataDesc, world: &mut World<'_>) 
         desc.line, report.rows, report.tokens, report.counted, report.longest
     );
     world.remark(if said.is_empty() { of } else { format!("{of}; {}", said.join(", ")) });
+    let mut warn = |code, count: usize, words: &str| {
+        if count > 0 {
+            let warning = Diagnostic::warning(code, format!("{count} of {} rows {words}", report.read));
+            let warning = warning.label(desc.span, "these rows");
+            if !world.warnings.contains(&warning) {
+                world.warnings.push(warning);
+            }
+        }
+    };
+    warn("data.empty_rows", report.dropped_empty, "are empty, and are left out");
+    warn("data.unwritten", report.unwritten, "have an answer that the chat template does not write: it is not learnt");
+    warn("data.tools", report.tools_unread, "have tools or tool calls, which the chat template does not write");
     if report.zero_counted > 0 {
         let mut warning = Diagnostic::warning(
             "data.no_answer",
             format!("{} of {} rows have no token that counts in the loss", report.zero_counted, report.read),
         )
         .label(desc.span, "left out");
+        if report.answer_cut > 0 {
+            warning = warning.note(format!("{} of them lost their whole answer to `max_len`", report.answer_cut));
+        }
         if !report.zero_places.is_empty() {
             warning = warning.note(format!("first of them: {}", report.zero_places.join(", ")));
         }

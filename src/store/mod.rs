@@ -17,7 +17,7 @@ mod source;
 mod types;
 mod writer;
 
-pub use atomic::{AtomicFile, AtomicFolder, OutputKind, WRITE_BUFFER, check_output, write};
+pub use atomic::{AtomicFile, AtomicFolder, OutputKind, WRITE_BUFFER, check_output, resolved, write};
 pub use disk::WINDOW;
 pub use glob::{expand, is_pattern};
 pub use source::{CARRIED, HfTokenizer, ModelSource, TensorEntry, TokenizerSource};

@@ -5,6 +5,7 @@ mod fault;
 mod github;
 mod json;
 mod nearest;
+pub mod out;
 mod render;
 mod source;
 #[cfg(test)]

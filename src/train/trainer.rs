@@ -193,7 +193,7 @@ impl Trainer {
             let loss = self.learn(window, counted)? / counted as f64;
             let norm = self.norm()?;
             if !loss.is_finite() || !norm.is_finite() {
-                return Err(self.not_finite(window, loss, norm));
+                return Err(self.not_finite(loss, norm));
             }
             self.update(lr, norm)?;
             (report.loss, report.grad_norm) = (loss, norm);
@@ -246,15 +246,33 @@ impl Trainer {
         Ok(())
     }
 
-    fn not_finite(&self, window: &Window, loss: f64, norm: f64) -> Fault {
-        let rows: Vec<String> = window.rows().iter().take(8).map(|row| (u64::from(*row) + 1).to_string()).collect();
-        Fault::new(
+    fn not_finite(&self, loss: f64, norm: f64) -> Fault {
+        let fault = Fault::new(
             "train.not_finite",
             format!("step {} gives a loss of {loss} and a gradient norm of {norm}", self.cursor.step + 1),
-        )
-        .note(format!("its rows: {}", rows.join(", ")))
-        .note("nothing was updated in this step; the last state is sound")
-        .help("a lower `lr=`, or a longer `warmup=`")
+        );
+        if self.cursor.updates == 0 && !loss.is_finite() {
+            return fault
+                .note("nothing has been learnt yet, so it is the weights themselves that are damaged")
+                .help("load the model from its source again, or in another `dtype=`");
+        }
+        fault
+            .note("this step updated nothing; the update before it went too far")
+            .help("a lower `lr=`, or a longer `warmup=`")
+    }
+
+    /// Refuses parameters that the last update has broken.
+    pub fn sound(&self) -> Result<()> {
+        for (name, param) in parameters(&self.model, &self.grads) {
+            if !sum_squares(param.view())?.is_finite() {
+                return Err(Fault::new(
+                    "train.not_finite",
+                    format!("after step {} `{name}` is no longer finite", self.cursor.step),
+                )
+                .help("a lower `lr=`, or a longer `warmup=`"));
+            }
+        }
+        Ok(())
     }
 
     /// Scores held-out rows in the trainer's own buffers.

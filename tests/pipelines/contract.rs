@@ -214,7 +214,7 @@ fn json_answers_have_their_documented_keys() {
     assert!(check["targets"].as_array().is_some_and(|t| t.len() == 2) && check["diagnostics"].is_array());
 
     let run = desk.tunepipe(&["run", "--json", "j.tp"]).ended(0).json();
-    keys(&run, &["version", "ok", "run", "memory", "diagnostics"]);
+    keys(&run, &["version", "ok", "run", "results", "memory", "diagnostics"]);
     assert!(desk.path(run["run"].as_str().expect("a folder")).join("manifest.json").is_file());
 
     // A wrong pipeline answers in JSON too, with places.
@@ -305,7 +305,14 @@ fn quiet_is_quiet_and_streams_are_kept_apart() {
         &format!("{TRAIN}train lora steps=2 batch=4\nsample prompt=\"Q: \" max_new=4\nsave merged \"out/m\" overwrite"),
     );
     let quiet = desk.tunepipe(&["run", "-q", "q.tp"]).ended(0);
-    assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("", ""));
+    // Quiet leaves the answers that were asked for.
+    assert!(
+        quiet.out.starts_with("  sample in line 5\n    Q:\n  → ") && quiet.err.is_empty(),
+        "{}{}",
+        quiet.out,
+        quiet.err
+    );
+    assert_eq!(quiet.out.lines().count(), 3, "{}", quiet.out);
     let loud = desk.tunepipe(&["run", "q.tp"]).ended(0);
     assert!(loud.out.contains("run folder: runs") && loud.out.contains("train lora"), "{}", loud.out);
     assert!(loud.err.contains("loss") && !loud.out.contains("loss"), "progress goes to stderr: {}", loud.err);

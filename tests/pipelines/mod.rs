@@ -8,6 +8,7 @@ mod files;
 mod fit;
 mod ledger;
 mod many;
+mod nothing_lost;
 mod quickstart;
 mod real;
 mod recipes;
