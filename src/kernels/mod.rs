@@ -12,6 +12,8 @@ mod adamw8;
 mod attention;
 mod buffer;
 mod cast;
+mod clock;
+mod cut;
 mod dropout;
 mod dynamic;
 mod embedding;
@@ -26,6 +28,7 @@ mod rope;
 mod rows;
 mod shape;
 mod spread;
+mod thin;
 mod vector;
 
 #[cfg(test)]
@@ -35,10 +38,11 @@ pub use adamw8::{FEWEST_IN_8_BITS, MOMENT_BLOCK, Moment8, adamw8};
 pub use attention::{Heads, Segment, attention, attention_backward, attention_scratch};
 pub use buffer::{Buf, Element, Heap, Pool, Spec, View, ViewMut};
 pub use cast::{narrow, widen};
+pub use clock::{Work, clock_start, clock_stop};
 pub use dropout::{dropout, dropout_add};
 pub use embedding::{embedding, embedding_backward};
 pub use loss::{UNCOUNTED, cross_entropy, cross_entropy_gradient};
-pub use matmul::{Mat, MatMut, matmul};
+pub use matmul::{Mat, MatMut, Term, matmul, matmul_sum};
 pub use nf4::{Nf4, Nf4Layout, Nf4Writer, Scales, dynamic_map};
 pub use norm::{rms_norm, rms_norm_apply, rms_norm_backward};
 pub use optimizer::{AdamW, adamw, sum_squares};
@@ -46,3 +50,4 @@ pub use pointwise::{add, add_bias, bias_backward, copy, fill, scale, swiglu, swi
 pub use random::{Key, fill_normal, fill_uniform, normal, normal4, uniform};
 pub use rope::{RopeTable, rope, rope_tables};
 pub use rows::{gather_rows, scatter_rows};
+pub use thin::{THIN, thin_product, thin_sum, thin_sum_turned, turn};

@@ -26,6 +26,7 @@ mod train;
 mod train_full;
 mod train_lora;
 
+pub use bridge::FileWeights;
 pub use facts::Facts;
 pub use job::{Body, Job, LedgerPool, Seen};
 pub use lower::{Lowering, lower};
