@@ -62,3 +62,8 @@ pub static STAGES: &[&dyn Stage] = &[
     &save_merged::SaveMerged,
     &save_model::SaveModel,
 ];
+
+/// What a run takes once, before its first phase is measured.
+pub fn start() {
+    crate::kernels::warm();
+}
