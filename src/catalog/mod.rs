@@ -5,6 +5,7 @@ pub mod codes;
 mod fit;
 mod kind;
 mod load;
+mod recipe;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,7 @@ use std::sync::OnceLock;
 
 pub use fit::Misfit;
 pub use kind::{AdapterPattern, Atom, Kind, Pattern, WeightsPattern};
+pub use recipe::{RecipeDecl, signature};
 
 use crate::plan::{Device, Val};
 
@@ -47,6 +49,8 @@ pub struct InputDecl {
     /// Taken: it is gone afterwards. Else borrowed.
     pub takes: bool,
     pub pattern: Pattern,
+    /// Two or more of them: those that are named, or all that are unnamed.
+    pub many: bool,
     /// Filled only when it is given by name.
     pub optional: bool,
     pub doc: String,
@@ -86,6 +90,8 @@ pub struct Catalog {
     pub stages: Vec<StageDecl>,
     pub devices: Vec<DeviceDecl>,
     pub shapes: Vec<ShapeDecl>,
+    /// The standard library's recipes.
+    pub recipes: Vec<RecipeDecl>,
     by_name: HashMap<String, usize>,
     /// Words of the longest stage name.
     longest: usize,
@@ -108,6 +114,10 @@ impl Catalog {
 
     pub fn stage(&self, name: &str) -> Option<&StageDecl> {
         self.by_name.get(name).and_then(|at| self.stages.get(*at))
+    }
+
+    pub fn recipe(&self, name: &str) -> Option<&RecipeDecl> {
+        self.recipes.iter().find(|recipe| recipe.decl.name == name)
     }
 
     pub fn device(&self, name: &str) -> Option<&DeviceDecl> {

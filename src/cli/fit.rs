@@ -62,7 +62,7 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
         }
         Fit::Change { change, after } => {
             let source = prepared.sources.get(plan.source);
-            let text = patched(&source.text, &edits(plan, &change));
+            let text = patched(&source.text, &edits(plan, &change).unwrap_or_default());
             let patch = similar::TextDiff::from_lines(&*source.text, &text)
                 .unified_diff()
                 .context_radius(2)

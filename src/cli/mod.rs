@@ -1,9 +1,12 @@
 //! The command line. The one room that knows clap.
 
+mod asked;
 mod check;
 mod completions;
 mod explain;
+mod files;
 mod fit;
+mod fmt;
 mod ls;
 mod machine;
 mod new;
@@ -11,6 +14,7 @@ mod plan;
 mod prepare;
 mod preview;
 mod run;
+mod sweep;
 mod terminal;
 
 use std::path::PathBuf;
@@ -54,7 +58,9 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Do what the pipeline says
-    #[command(after_help = "Example:\n  tunepipe run pipelines/quickstart.tp\n  tunepipe run finetune.tp epochs=3")]
+    #[command(
+        after_help = "Example:\n  tunepipe run pipelines/quickstart.tp\n  tunepipe run finetune.tp epochs=3 --set train.batch=1\n  tunepipe run finetune.tp --sweep lr=1e-4,2e-4,4e-4"
+    )]
     Run {
         #[command(flatten)]
         pipeline: Pipeline,
@@ -64,6 +70,9 @@ enum Verb {
         /// Device to run on
         #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
         device: DeviceChoice,
+        /// Run once for each of these values, and rank the runs; several make a grid
+        #[arg(long, value_name = "NAME=A,B,…")]
+        sweep: Vec<String>,
     },
     /// Show where every byte would go, without reading a weight
     #[command(
@@ -85,10 +94,36 @@ enum Verb {
         write: bool,
     },
     /// Type a pipeline, against its budgets too
-    #[command(after_help = "Example:\n  tunepipe check finetune.tp")]
+    #[command(
+        after_help = "Words without `=` are further files or folders.\n\nExample:\n  tunepipe check finetune.tp\n  tunepipe check pipelines/ --format github"
+    )]
     Check {
         #[command(flatten)]
         pipeline: Pipeline,
+        /// How findings are written
+        #[arg(long, value_enum, default_value_t = check::Form::Text)]
+        format: check::Form,
+    },
+    /// Lay pipelines out: regular indentation and spaces, every line and comment kept
+    #[command(
+        after_help = "Example:\n  tunepipe fmt finetune.tp\n  tunepipe fmt --check pipelines/\n  tunepipe fmt - < draft.tp"
+    )]
+    Fmt {
+        /// Files, folders of .tp files, or - for standard input
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+        /// Write nothing, name the files that would change, and end with 1 if there are any
+        #[arg(long)]
+        check: bool,
+        /// Write nothing, show what would change
+        #[arg(long)]
+        diff: bool,
+        /// Answer as JSON on stdout
+        #[arg(long)]
+        json: bool,
+        /// Say only what went wrong
+        #[arg(short, long)]
+        quiet: bool,
     },
     /// Write a pipeline that checks and fits, from a model, rows, a card and a goal
     #[command(
@@ -141,19 +176,31 @@ enum Verb {
 }
 
 /// What every verb on a pipeline takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Pipeline {
     /// The pipeline file, or - for standard input
     file: PathBuf,
     /// Values for the pipeline's params
     #[arg(value_name = "NAME=VALUE")]
     params: Vec<String>,
+    /// Read params from a file of `name = value` lines
+    #[arg(long = "params", value_name = "FILE")]
+    params_file: Vec<PathBuf>,
+    /// Replace one argument of one stage, named by its words or its line
+    #[arg(long, value_name = "STAGE.ARG=VALUE")]
+    set: Vec<String>,
+    /// Judge by this budget: a line of the file by its device, or a device and sizes
+    #[arg(long, value_name = "DEVICE|KEY=SIZE…")]
+    budget: Vec<String>,
     /// Answer as JSON on stdout
     #[arg(long)]
     json: bool,
     /// Say only what went wrong, and results
     #[arg(short, long)]
     quiet: bool,
+    /// One of several runs: without the tables around it.
+    #[arg(skip)]
+    brief: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -175,9 +222,9 @@ pub fn main() -> ExitCode {
     // A panic is a defect of ours, and is told as one.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
-        let payload = panic.payload();
-        let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
-        let words = text.unwrap_or("something that was thought impossible");
+        let words = panic.payload();
+        let words = words.downcast_ref::<&str>().copied().or_else(|| words.downcast_ref::<String>().map(|s| &**s));
+        let words = words.unwrap_or("something that was thought impossible");
         out::say(&format!(
             "error: tunepipe has a defect{place}: {words}\n  note: nothing half-written is left under a final name\n  help: please report this, with the pipeline"
         ));
@@ -193,10 +240,16 @@ pub fn main() -> ExitCode {
 impl Verb {
     fn run(self) -> Exit {
         match self {
-            Verb::Run { pipeline, run_dir, device } => run::run(&pipeline, run_dir.as_deref(), device),
+            Verb::Run { pipeline, run_dir, device, sweep } if sweep.is_empty() => {
+                run::run(&pipeline, run_dir.as_deref(), device)
+            }
+            Verb::Run { pipeline, run_dir, device, sweep } => {
+                sweep::sweep(&pipeline, run_dir.as_deref(), device, &sweep)
+            }
             Verb::Plan { pipeline, shown } => plan::plan(&pipeline, &shown),
             Verb::Fit { pipeline, write } => fit::fit(&pipeline, write),
-            Verb::Check { pipeline } => check::check(&pipeline),
+            Verb::Check { pipeline, format } => check::check(&pipeline, format),
+            Verb::Fmt { paths, check, diff, json, quiet } => fmt::fmt(&paths, &fmt::Mode { check, diff, json, quiet }),
             Verb::New(wanted) => new::new(&wanted),
             Verb::Preview { pipeline, rows } => preview::preview(&pipeline, rows),
             Verb::Explain { reference: Some(folder), .. } => explain::write_reference(&folder),

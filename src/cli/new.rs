@@ -310,7 +310,9 @@ fn attempt(text: String, folder: &Path, facts: &Facts) -> Found {
         Fit::Already => Found { takes: needs(&view.profile, &target), text, change: None, prepared, fits: true },
         Fit::Change { change, after } => {
             let takes = after.first().map_or_else(String::new, |profile| needs(profile, &target));
-            let (better, words) = (patched(&text, &edits(plan, &change)), in_words(plan, &change));
+            // What `new` writes has no recipe, so that every change has its place.
+            let edits = edits(plan, &change).unwrap_or_default();
+            let (better, words) = (patched(&text, &edits), in_words(plan, &change));
             Found { text: better, change: Some(words), takes, prepared, fits: true }
         }
         Fit::None { needs: least } => {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::asked::{asked, budgets};
 use super::{Exit, Pipeline};
 use crate::catalog::Catalog;
 use crate::memory::{Profile, Schedule};
@@ -42,20 +43,21 @@ impl Prepared {
                 return Err(Exit::Usage);
             }
         };
-        let mut params = Vec::new();
-        for param in &pipeline.params {
-            let Some((name, value)) = param.split_once('=') else {
-                complain(
-                    &Fault::new("usage.param", format!("`{param}` is not a `name=value`"))
-                        .help("values for the pipeline's params follow the file: `tunepipe run finetune.tp epochs=3`"),
-                );
+        let asked = match asked(pipeline) {
+            Ok(asked) => asked,
+            Err(fault) => {
+                complain(&fault);
                 return Err(Exit::Usage);
-            };
-            params.push((name.to_owned(), value.to_owned()));
-        }
+            }
+        };
         let mut sources = Sources::default();
         let id = sources.add(name, &folder, text);
-        let (plan, diagnostics) = crate::check::check_text(id, &mut sources, Catalog::standard(), &params);
+        let (mut plan, mut diagnostics) = crate::check::check_asked(id, &mut sources, Catalog::standard(), &asked);
+        if let Some(plan) = &mut plan
+            && let Err(more) = budgets(plan, &pipeline.budget, &mut sources)
+        {
+            diagnostics.extend(more);
+        }
         Ok(Prepared { sources, plan, diagnostics, only_plans: false })
     }
 
@@ -171,7 +173,8 @@ impl Prepared {
     }
 }
 
-fn source_text(file: &Path) -> Result<(String, PathBuf, String), Fault> {
+/// Name, folder and text of a file, or of standard input.
+pub fn source_text(file: &Path) -> Result<(String, PathBuf, String), Fault> {
     if file == Path::new("-") {
         let mut bytes = Vec::new();
         std::io::stdin().read_to_end(&mut bytes).map_err(|e| Fault::io("read", Path::new("<stdin>"), &e))?;
@@ -205,6 +208,11 @@ pub fn show(sources: &Sources, diagnostics: &[Diagnostic]) {
     }
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     out::tell(&text::render(sources, diagnostics, colour));
+}
+
+/// A command line that cannot be meant.
+pub fn usage(message: impl Into<String>) -> Fault {
+    Fault::new("usage", message)
 }
 
 /// A fault that no pipeline is to blame for.

@@ -59,7 +59,7 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
             return Exit::Wrong;
         }
     };
-    if !pipeline.quiet && !pipeline.json {
+    if !pipeline.quiet && !pipeline.json && !pipeline.brief {
         out::answer(&format!(
             "{} on {}\n\n{}\n",
             pipeline.file.display(),
@@ -103,14 +103,14 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
         show(&prepared.sources, std::slice::from_ref(diagnostic));
     }
     let ok = diagnostic.is_none() && recorded.is_ok();
-    if pipeline.json {
+    if pipeline.json && !pipeline.brief {
         prepared.diagnostics.extend(diagnostic);
         let memory: Vec<_> = measured.iter().map(row_json).collect();
         answer_json(
             &json!({"version": 1, "ok": ok, "run": folder.display().to_string(), "results": results, "memory": memory,
                             "diagnostics": prepared.diagnostics_json()}),
         );
-    } else if ok && !pipeline.quiet {
+    } else if ok && !pipeline.quiet && !pipeline.brief {
         out::answer(&format!("\n{}\nrun folder: {}\n", memory_table(&measured), folder.display()));
     }
     warn_of_drift(&measured);

@@ -26,13 +26,13 @@ mod walk;
 
 pub use batch::{Batch, Extent, IGNORED};
 pub use encode::encode;
-pub use epochs::{BatchPlan, Epoch};
+pub use epochs::{BatchPlan, Draw, Epoch};
 pub use guess::{Guess, guess};
 pub use holdout::split;
 pub use prompt::{PromptStyle, alpaca_prompt, render_prompt};
 pub use read::read;
 pub use rows::{Content, Conversation, Message, Origin, Role, Row, Rows};
-pub use settings::{Format, Holdout, Long, Settings, TrainOn};
+pub use settings::{Format, Holdout, Long, Settings, Take, TrainOn};
 pub use template::ChatTemplate;
 pub use tokenizer::{GgufVocab, TextStream, Tokenizer, TokenizerFiles, TokenizerJson};
 pub use tokens::{Report, Sizes, TokenSet};

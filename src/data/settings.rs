@@ -70,6 +70,14 @@ pub enum Holdout {
     Rows(usize),
 }
 
+/// How many rows of a set an epoch has, where not all once.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Take {
+    Percent(f64),
+    Rows(usize),
+}
+
 /// The arguments of `load data`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -87,6 +95,10 @@ pub struct Settings {
     pub max_len: Option<usize>,
     pub long: Long,
     pub holdout: Option<Holdout>,
+    /// Rows that an epoch has, the next ones each time; none: all.
+    pub take: Option<Take>,
+    /// Times that an epoch goes through the rows.
+    pub repeat: u32,
     /// Several rows in one sequence of at most `max_len` tokens.
     pub packed: bool,
     /// A new order each epoch.
@@ -110,6 +122,8 @@ impl Settings {
             max_len: None,
             long: Long::Error,
             holdout: None,
+            take: None,
+            repeat: 1,
             packed: false,
             shuffle: true,
             eos: true,

@@ -64,6 +64,26 @@ pub struct Report {
     pub highest_id: u32,
 }
 
+impl Report {
+    fn add(&mut self, other: &Report) {
+        self.read += other.read;
+        self.rows += other.rows;
+        self.dropped_long += other.dropped_long;
+        self.truncated += other.truncated;
+        self.dropped_empty += other.dropped_empty;
+        self.zero_counted += other.zero_counted;
+        self.answer_cut += other.answer_cut;
+        self.zero_places.extend(other.zero_places.iter().cloned());
+        self.duplicate_bos += other.duplicate_bos;
+        self.no_eos |= other.no_eos;
+        self.tokens += other.tokens;
+        self.counted += other.counted;
+        self.longest = self.longest.max(other.longest);
+        self.longest_read = self.longest_read.max(other.longest_read);
+        self.highest_id = self.highest_id.max(other.highest_id);
+    }
+}
+
 /// Rows of ids, one after another.
 #[derive(Debug, Clone, Default)]
 pub struct TokenSet {
@@ -98,6 +118,28 @@ impl TokenSet {
         report.counted += labels as u64;
         report.longest = report.longest.max(ids.len());
         report.highest_id = report.highest_id.max(ids.iter().copied().max().unwrap_or(0));
+    }
+
+    /// Several sets as one, their rows in order; files are counted on from set to set, each of which read `files` of
+    /// them.
+    pub fn join<'s>(sets: impl Iterator<Item = (&'s TokenSet, usize)>) -> TokenSet {
+        let mut all = TokenSet::new();
+        let mut files = 0u32;
+        for (set, read) in sets {
+            let base = all.ids.len();
+            all.ids.extend_from_slice(&set.ids);
+            all.counted.extend_from_slice(&set.counted);
+            all.offsets.extend(set.offsets.iter().skip(1).map(|end| base + end));
+            let origin = |origin: &Origin| Origin { file: origin.file.saturating_add(files), ..*origin };
+            all.origins.extend(set.origins.iter().map(origin));
+            files = files.saturating_add(narrow(read));
+            all.sizes.len.extend_from_slice(&set.sizes.len);
+            all.sizes.counted.extend_from_slice(&set.sizes.counted);
+            all.sizes.hash.extend_from_slice(&set.sizes.hash);
+            all.report.add(&set.report);
+        }
+        all.finish();
+        all
     }
 
     /// Gives back what growth left over.

@@ -8,10 +8,12 @@
 //! fuse a multiplication with an addition, so the width does not show in the results either (products of matrices are
 //! `gemm`'s and do depend on the machine).
 
+mod adamw8;
 mod attention;
 mod buffer;
 mod cast;
 mod dropout;
+mod dynamic;
 mod embedding;
 mod loss;
 mod matmul;
@@ -29,6 +31,7 @@ mod vector;
 #[cfg(test)]
 mod tests;
 
+pub use adamw8::{FEWEST_IN_8_BITS, MOMENT_BLOCK, Moment8, adamw8};
 pub use attention::{Heads, Segment, attention, attention_backward, attention_scratch};
 pub use buffer::{Buf, Element, Heap, Pool, Spec, View, ViewMut};
 pub use cast::{narrow, widen};

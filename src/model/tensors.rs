@@ -109,9 +109,6 @@ impl Tensor {
     }
 }
 
-/// Adds a tensor of a name, shape, role and layer.
-type Put<'a> = dyn FnMut(String, &[usize], Role, Option<usize>) + 'a;
-
 impl Shape {
     /// Every tensor, in the order of the forward pass. A tied head is not listed: it is the embedding.
     pub fn tensors(&self) -> Vec<Tensor> {
@@ -121,21 +118,25 @@ impl Shape {
         };
         put("model.embed_tokens.weight".into(), &[self.vocab, self.hidden], Role::Embedding, None);
         for layer in 0..self.layers {
-            let norms = |before: Option<Proj>, put: &mut Put<'_>| {
-                for norm in self.family.norms().iter().filter(|norm| norm.before == before) {
+            let norms = |before: Option<Proj>| {
+                self.family.norms().iter().filter(move |norm| norm.before == before).map(move |norm| {
                     let width = if norm.of_head { self.head_dim } else { self.hidden };
-                    put(format!("model.layers.{layer}.{}.weight", norm.name), &[width], Role::Norm, Some(layer));
-                }
+                    (format!("model.layers.{layer}.{}.weight", norm.name), [width])
+                })
             };
             for proj in Proj::ALL {
-                norms(Some(proj), &mut put);
+                for (name, shape) in norms(Some(proj)) {
+                    put(name, &shape, Role::Norm, Some(layer));
+                }
                 let (module, (out, into)) = (proj.module(layer), proj.dims(self));
                 put(format!("{module}.weight"), &[out, into], Role::Linear(proj), Some(layer));
                 if proj.has_bias(self) {
                     put(format!("{module}.bias"), &[out], Role::Bias(proj), Some(layer));
                 }
             }
-            norms(None, &mut put);
+            for (name, shape) in norms(None) {
+                put(name, &shape, Role::Norm, Some(layer));
+            }
         }
         put("model.norm.weight".into(), &[self.hidden], Role::Norm, None);
         if !self.tied {

@@ -58,7 +58,7 @@ pub fn execute(
         }
         on_disk = on_disk.saturating_add(wrote);
         if let Err(fault) = result {
-            let diagnostic = Diagnostic::from_fault(&fault, step.name_span, "this stage failed");
+            let diagnostic = step.called(Diagnostic::from_fault(&fault, step.name_span, "this stage failed"));
             return Err(Box::new(Failure { diagnostic, measured }));
         }
         // A value dies after its last use, and its memory with it.

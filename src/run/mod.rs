@@ -8,6 +8,6 @@ mod manifest;
 
 pub use console::{Console, Voice};
 pub use executor::{Failure, Outcome, execute};
-pub use journal::Journal;
+pub use journal::{Journal, fresh_folder};
 pub use list::list;
 pub use manifest::{hash_file, manifest};

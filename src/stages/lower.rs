@@ -54,7 +54,15 @@ pub(super) fn lower_watched(
             whole = false;
             continue;
         };
-        match stage.lower(step, &mut world) {
+        let warned = world.warnings.len();
+        let fatal = world.not_runnable.len();
+        let result = stage.lower(step, &mut world);
+        for list in [world.warnings.get_mut(warned..), world.not_runnable.get_mut(fatal..)].into_iter().flatten() {
+            for diagnostic in list {
+                *diagnostic = step.called(diagnostic.clone());
+            }
+        }
+        match result {
             Ok(lowered) => stages.push(StagePlan {
                 name: step.stage.clone(),
                 span: step.span,
@@ -64,7 +72,7 @@ pub(super) fn lower_watched(
                 body: lowered.body,
             }),
             Err(found) => {
-                diagnostics.extend(found);
+                diagnostics.extend(found.into_iter().map(|diagnostic| step.called(diagnostic)));
                 whole = false;
             }
         }

@@ -16,6 +16,7 @@ mod eval;
 mod load_adapter;
 mod load_data;
 mod load_model;
+mod mix;
 mod quantize_nf4;
 mod sample;
 mod save_adapter;
@@ -49,6 +50,7 @@ pub trait Stage: Sync {
 pub static STAGES: &[&dyn Stage] = &[
     &load_model::LoadModel,
     &load_data::LoadData,
+    &mix::Mix,
     &quantize_nf4::QuantizeNf4,
     &train_lora::TrainLora,
     &train_full::TrainFull,

@@ -11,7 +11,7 @@ use crate::memory::Phase;
 use crate::model::Extent;
 use crate::plan::{Step, Unit, Val, ValueId};
 use crate::text::{Diagnostic, Fault, Result, Severity};
-use crate::train::{self, Schedule, Settings, Trainable, Trainer, Warmup};
+use crate::train::{self, Optim, Schedule, Settings, Trainable, Trainer, Warmup};
 
 /// How often held-out rows are scored.
 #[derive(Debug, Clone, Copy)]
@@ -143,6 +143,10 @@ fn settings(step: &Step) -> Result<(Settings, Length, Every), Refusal> {
         },
         warmup,
         weight_decay: args.float("weight_decay"),
+        optim: match args.text("optim") {
+            Some("adamw8bit") => Optim::AdamW8bit,
+            _ => Optim::AdamW,
+        },
         clip: (!args.is_none("clip")).then(|| args.float("clip")),
         seed: seed(step),
         recompute: args.flag("recompute"),

@@ -56,6 +56,15 @@ pub struct DataDesc {
     /// The statement, for errors that only show once rows are tokenised.
     pub span: Span,
     pub line: usize,
+    /// The sets that it is mixed of, in order; empty: one set by itself.
+    pub parts: Vec<DataDesc>,
+}
+
+impl DataDesc {
+    /// Sets that are read: itself, or those it is mixed of.
+    pub fn sets(&self) -> &[DataDesc] {
+        if self.parts.is_empty() { std::slice::from_ref(self) } else { &self.parts }
+    }
 }
 
 #[derive(Clone)]
@@ -147,6 +156,16 @@ impl<'a> World<'a> {
             Some(Some(Desc::Data(data))) => Ok(Some(data.clone())),
             Some(_) => Err(Vec::new()),
         }
+    }
+
+    /// The data of an input that is several.
+    pub fn all_data(&self, step: &Step, input: &str) -> Result<Vec<DataDesc>, Refusal> {
+        let ids = step.inputs.iter().filter(|(name, _)| name == input).map(|(_, id)| id);
+        ids.map(|id| match self.values.get(id) {
+            Some(Desc::Data(data)) => Ok(data.clone()),
+            _ => Err(Vec::new()),
+        })
+        .collect()
     }
 
     /// How long a value that this step makes lives.
@@ -245,9 +264,10 @@ impl<'a> World<'a> {
     }
 }
 
-/// An error for an argument that was written and would change nothing: nothing that a user wrote is ignored.
+/// An error for an argument that was written and would change nothing: nothing that a user wrote is ignored. What a
+/// recipe hands on by its own default nobody wrote.
 pub fn idle(step: &Step, argument: &str, why: &str) -> Option<Diagnostic> {
-    let span = step.args.span(argument)?;
+    let span = step.args.span(argument).filter(|_| step.args.given(argument))?;
     Some(
         Diagnostic::error("arg.idle", format!("`{argument}` changes nothing here"))
             .label(span, why)

@@ -2,6 +2,7 @@
 
 mod diagnostic;
 mod fault;
+mod github;
 mod json;
 mod nearest;
 pub mod out;
@@ -12,6 +13,7 @@ mod tests;
 
 pub use diagnostic::{Diagnostic, Label, Severity};
 pub use fault::{Fault, Result, Spot};
+pub use github::to_github;
 pub use json::to_json;
 pub use nearest::nearest;
 pub use render::render;

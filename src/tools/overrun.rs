@@ -14,7 +14,9 @@ pub fn overrun(plan: &Plan, view: &TargetPlan, remedy: Option<&str>) -> Vec<Diag
         .into_iter()
         .filter_map(|over| {
             let (stage, phase) = view.profile.summit(over.place)?;
-            let step = plan.steps.iter().find(|step| step.line == stage.line)?;
+            // A stage a step, in their order.
+            let at = view.profile.stages.iter().position(|other| std::ptr::eq(other, stage))?;
+            let step = plan.steps.get(at)?;
             let mut message = format!(
                 "needs {} of {}, {} more than {} has",
                 Bytes(over.peak),
@@ -27,7 +29,7 @@ pub fn overrun(plan: &Plan, view: &TargetPlan, remedy: Option<&str>) -> Vec<Diag
             }
             let (span, words) = blamed(plan, step, &phase.holdings, over.place)
                 .unwrap_or_else(|| (step.name_span, largest(&phase.holdings, over.place, phase.name)));
-            let mut diagnostic = Diagnostic::error("budget.over", message).label(span, words);
+            let mut diagnostic = step.called(Diagnostic::error("budget.over", message).label(span, words));
             if let Some(budget) = view.budget {
                 diagnostic = diagnostic.label(budget, format!("allows {}", Bytes(over.limit)));
             }
@@ -51,7 +53,7 @@ fn blamed(plan: &Plan, step: &Step, holdings: &[Holding], place: Place) -> Optio
     let mut blamed: Vec<(Span, u64, &Holding)> = Vec::new();
     for holding in here {
         for name in holding.grows.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
-            let Some(span) = steps.iter().find_map(|step| step.args.span(name)) else { continue };
+            let Some(span) = steps.iter().find_map(|step| given(step, name)) else { continue };
             match blamed.iter_mut().find(|(known, ..)| *known == span) {
                 None => blamed.push((span, holding.bytes, holding)),
                 Some((_, sum, largest)) => {
@@ -63,9 +65,9 @@ fn blamed(plan: &Plan, step: &Step, holdings: &[Holding], place: Place) -> Optio
             }
         }
     }
-    // Of equals the first: what the stage's own line says comes before its inputs' lines.
+    // Of those within a twentieth of the most the first: what a holding names first is what people change first.
     let most = blamed.iter().map(|(_, sum, _)| *sum).max()?;
-    let (span, sum, largest) = blamed.into_iter().find(|(_, sum, _)| *sum == most)?;
+    let (span, sum, largest) = blamed.into_iter().find(|(_, sum, _)| *sum >= most - most / 20)?;
     (sum >= total / 5).then(|| (span, format!("makes `{}` {}", largest.name, Bytes(largest.bytes))))
 }
 
@@ -74,6 +76,12 @@ fn largest(holdings: &[Holding], place: Place, phase: &str) -> String {
         Some(holding) => format!("holds `{}`, {}", holding.name, Bytes(holding.bytes)),
         None => format!("the peak is here, in `{phase}`"),
     }
+}
+
+/// Where the pipeline gives an argument: of a stage in a recipe, at the call.
+fn given(step: &Step, name: &str) -> Option<Span> {
+    let arg = step.args.get(name)?;
+    arg.from.as_ref().map_or(arg.span, |from| Some(from.span.unwrap_or(from.call)))
 }
 
 fn place_words(place: Place) -> &'static str {

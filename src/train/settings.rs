@@ -18,6 +18,16 @@ pub enum Warmup {
     Percent(f64),
 }
 
+/// The optimizer, by how its moments are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Optim {
+    /// AdamW, moments in f32.
+    #[default]
+    AdamW,
+    /// AdamW, moments in bitsandbytes' blockwise 8-bit type: a quarter of the memory, and other results.
+    AdamW8bit,
+}
+
 /// How long a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
@@ -39,6 +49,7 @@ pub struct Settings {
     pub schedule: Schedule,
     pub warmup: Warmup,
     pub weight_decay: f64,
+    pub optim: Optim,
     /// Largest global gradient norm.
     pub clip: Option<f64>,
     /// Of dropout; the rows' order and the adapter's first values have their own use of it.
@@ -62,6 +73,7 @@ impl Default for Settings {
             schedule: Schedule::Cosine,
             warmup: Warmup::Steps(0),
             weight_decay: 0.01,
+            optim: Optim::AdamW,
             clip: Some(1.0),
             seed: 0,
             recompute: false,

@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::evaluate::{Eval, evaluate_in};
-use super::settings::Settings;
+use super::moments::Pair;
+use super::settings::{Optim, Settings};
 use super::window::{Micro, Window};
-use crate::kernels::{AdamW, Buf, Key, Pool, adamw, sum_squares};
+use crate::kernels::{AdamW, Buf, Key, Pool, ViewMut, sum_squares};
 use crate::model::{
     Adapter, Extent, Float, Form, Gradients, Keep, Laid, LoraSettings, Make, Model, Need, Pass, Planned, Proj, Shape,
     Weight, backward, forward, plan, score, score_backward, specs, take,
@@ -61,12 +62,6 @@ pub struct Cursor {
     pub counted: u64,
 }
 
-/// First and second moments of each parameter.
-struct Moments<T = Buf> {
-    m: Vec<T>,
-    v: Vec<T>,
-}
-
 /// A model in training. It owns the model until [`Trainer::into_model`].
 pub struct Trainer {
     model: Model,
@@ -74,7 +69,7 @@ pub struct Trainer {
     total: u64,
     pass: Pass,
     grads: Gradients,
-    moments: Moments,
+    moments: Vec<Pair>,
     cursor: Cursor,
 }
 
@@ -104,11 +99,10 @@ fn like_parameters<T>(
     }
 }
 
-fn moments<T>(shape: &Shape, trainable: &Trainable, make: Make<'_, T>) -> Result<Moments<T>> {
-    Ok(Moments {
-        m: like_parameters(shape, trainable, "moments", &mut *make)?,
-        v: like_parameters(shape, trainable, "moments", make)?,
-    })
+fn moments<T>(shape: &Shape, trainable: &Trainable, optim: Optim, make: Make<'_, T>) -> Result<Vec<Pair<T>>> {
+    let parameters = plan(|make| like_parameters(shape, trainable, "moments", make))?;
+    let shapes: Vec<Vec<usize>> = parameters.into_iter().map(|(_, spec)| spec.shape).collect();
+    super::moments::make(&shapes, optim, make)
 }
 
 /// Everything that a [`Trainer`] takes beside the model it is given: adapter (where it is new), gradients, moments,
@@ -126,7 +120,7 @@ pub fn planned(
         list.extend(Adapter::planned(shape, lora)?);
     }
     list.extend(plan(|make| like_parameters(shape, trainable, "gradients", make))?);
-    list.extend(plan(|make| moments(shape, trainable, make))?);
+    list.extend(plan(|make| moments(shape, trainable, settings.optim, make))?);
     list.extend(specs(shape, form, &need(trainable, settings, extent, threads))?);
     Ok(list)
 }
@@ -166,7 +160,7 @@ impl Trainer {
             Some(lora) => Gradients::Lora(take(pool, |make| Adapter::make_as(&shape, lora, "gradients", make))?),
             None => Gradients::Full(take(pool, |make| like_parameters(&shape, trainable, "gradients", make))?),
         };
-        let moments = take(pool, |make| moments(&shape, trainable, make))?;
+        let moments = take(pool, |make| moments(&shape, trainable, settings.optim, make))?;
         let need = need(trainable, &settings, extent, rayon::current_num_threads());
         let pass = Pass::take(&shape, model.form, &need, pool)?;
         let cursor = Cursor { step: 0, updates: 0, tokens: 0, counted: 0 };
@@ -237,10 +231,10 @@ impl Trainer {
         let clip = self.settings.clip.map_or(1.0, |most| (most / (norm + 1e-6)).min(1.0)) as f32;
         let rule = AdamW { weight_decay: self.settings.weight_decay, ..AdamW::default() };
         let step = self.cursor.updates + 1;
-        let Moments { m, v } = &mut self.moments;
         let grads = self.grads.buffers();
-        for (((p, m), v), g) in parameters_mut(&mut self.model, &self.grads).into_iter().zip(m).zip(v).zip(grads) {
-            adamw(p.view_mut(), m.view_mut(), v.view_mut(), g.view(), lr, step, clip, &rule)?;
+        let params = parameters_mut(&mut self.model, &self.grads);
+        for ((p, moments), g) in params.into_iter().zip(&mut self.moments).zip(grads) {
+            moments.update(p.view_mut(), g.view(), lr, step, clip, &rule)?;
         }
         self.cursor.updates = step;
         Ok(())
@@ -299,29 +293,26 @@ impl Trainer {
         self.cursor
     }
 
-    /// Every tensor that a checkpoint has to hold, by name, f32: `param.NAME`, `m.NAME`, `v.NAME`.
+    /// Every tensor that a checkpoint has to hold, by name: `param.NAME`, `m.NAME`, `v.NAME`, in f32; of moments in 8
+    /// bits the codes, u8, and beside them their scales, `m.NAME.absmax` and `v.NAME.absmax`.
     pub fn state(&self) -> Vec<(String, &Buf)> {
         let names = parameters(&self.model, &self.grads);
-        let named = |prefix: &'static str, buf| move |name: &String| (format!("{prefix}.{name}"), buf);
         let mut list = Vec::with_capacity(3 * names.len());
-        for (at, (name, param)) in names.iter().enumerate() {
-            list.push(named("param", *param)(name));
-            if let (Some(m), Some(v)) = (self.moments.m.get(at), self.moments.v.get(at)) {
-                list.push(named("m", m)(name));
-                list.push(named("v", v)(name));
-            }
+        for ((name, param), moments) in names.into_iter().zip(&self.moments) {
+            list.push((format!("param.{name}"), param));
+            list.extend(moments.state(&name));
         }
         list
     }
 
     /// Goes on where [`Trainer::state`] and [`Trainer::cursor`] were taken: `read` fills the tensor of each name.
-    pub fn restore(&mut self, cursor: Cursor, read: &mut dyn FnMut(&str, &mut [f32]) -> Result<()>) -> Result<()> {
+    pub fn restore(&mut self, cursor: Cursor, read: &mut dyn FnMut(&str, ViewMut<'_>) -> Result<()>) -> Result<()> {
         let names: Vec<String> = parameters(&self.model, &self.grads).into_iter().map(|(name, _)| name).collect();
-        let Moments { m, v } = &mut self.moments;
         let params = parameters_mut(&mut self.model, &self.grads);
-        for (((name, p), m), v) in names.iter().zip(params).zip(m).zip(v) {
-            for (prefix, buf) in [("param", p), ("m", m), ("v", v)] {
-                read(&format!("{prefix}.{name}"), buf.view_mut().cpu::<f32>()?)?;
+        for ((name, p), moments) in names.iter().zip(params).zip(&mut self.moments) {
+            read(&format!("param.{name}"), p.view_mut())?;
+            for (name, buf) in moments.state_mut(name) {
+                read(&name, buf.view_mut())?;
             }
         }
         self.cursor = cursor;

@@ -2,7 +2,9 @@
 
 mod codes;
 mod examples;
+mod format;
 mod fuzz;
+mod mutants;
 mod snapshots;
 mod suite;
 

@@ -264,7 +264,7 @@ fn the_run_folder_holds_what_is_documented() {
     let read =
         |name: &str| -> Value { serde_json::from_slice(&fs::read(latest.join(name)).expect("a file")).expect("JSON") };
     let manifest = read("manifest.json");
-    keys(&manifest, &["version", "tunepipe", "machine", "pipeline", "params", "stages", "inputs"]);
+    keys(&manifest, &["version", "tunepipe", "machine", "pipeline", "used", "params", "overrides", "stages", "inputs"]);
     assert_eq!(manifest["pipeline"]["text"], fs::read_to_string(desk.path("r.tp")).expect("text"));
     let inputs = manifest["inputs"].as_object().expect("hashes");
     for name in ["rows.jsonl", "model/config.json", "model/model.safetensors", "model/tokenizer.json"] {

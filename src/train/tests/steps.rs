@@ -98,10 +98,10 @@ fn what_is_not_finite_stops_before_the_update() {
     let data = ragged(shape.vocab);
     let mut trainer = trainer(Kind::Lora, &shape, 0.0, settings(), &data);
     let saved = state(&trainer);
-    let poison = &mut |name: &str, out: &mut [f32]| {
-        out.copy_from_slice(&saved.iter().find(|(n, _)| n == name).expect("a tensor").1);
+    let poison = &mut |name: &str, mut out: ViewMut<'_>| {
+        put(out.reborrow(), &saved.iter().find(|(n, _)| n == name).expect("a tensor").1);
         if name == "param.model.layers.1.mlp.up_proj.lora_B.weight" {
-            out[0] = f32::NAN;
+            out.cpu::<f32>().expect("f32")[0] = f32::NAN;
         }
         Ok(())
     };
