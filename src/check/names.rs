@@ -124,6 +124,7 @@ impl Checker<'_> {
             .collect();
         self.diagnostics.extend(found);
         self.idle_uses();
+        self.idle_recipes();
         self.idle_values();
     }
 }

@@ -38,6 +38,8 @@ pub(super) struct Recipe<'a> {
 
 /// A recipe in a file's reach.
 pub(super) struct Reach<'a> {
+    /// Something calls it by this name.
+    called: bool,
     pub recipe: Rc<Recipe<'a>>,
     /// Where its name comes from: its declaration, or a `use` line.
     pub span: Span,
@@ -149,14 +151,15 @@ impl<'a> Checker<'a> {
         }
         let scope = &mut self.scopes[self.scope];
         let order = scope.recipes.len();
-        scope.recipes.insert(name.text.clone(), Reach { recipe, span: name.span, order, used });
+        scope.recipes.insert(name.text.clone(), Reach { called: false, recipe, span: name.span, order, used });
     }
 
     /// The recipe that a statement's first word calls.
     pub fn recipe_at(&mut self, word: &str) -> Option<Rc<Recipe<'a>>> {
         let order = self.order;
-        match self.scopes[self.scope].recipes.get(word) {
+        match self.scopes[self.scope].recipes.get_mut(word) {
             Some(reach) if reach.order < order => {
+                reach.called = true;
                 let (recipe, used) = (reach.recipe.clone(), reach.used);
                 if let Some(used) = used.and_then(|at| self.uses.get_mut(at)) {
                     used.called = true;
@@ -172,6 +175,23 @@ impl<'a> Checker<'a> {
         let own = self.scopes[self.scope].recipes.iter().filter(|(_, reach)| reach.order < self.order);
         let standard = self.catalog.recipes.iter().map(|recipe| &*recipe.decl.name);
         own.map(|(name, _)| &**name).chain(standard)
+    }
+
+    /// Recipes of the pipeline's own file that nothing calls; a file of recipes alone is there to be used by others.
+    pub fn idle_recipes(&mut self) {
+        let Some(scope) = self.scopes.first().filter(|_| !self.steps.is_empty()) else { return };
+        let idle = scope.recipes.iter().filter(|(_, reach)| !reach.called && reach.used.is_none());
+        let mut idle: Vec<(&String, Span)> = idle.map(|(name, reach)| (name, reach.span)).collect();
+        idle.sort_by_key(|(_, span)| span.start);
+        let found: Vec<Diagnostic> = idle
+            .into_iter()
+            .map(|(name, span)| {
+                Diagnostic::warning("name.unused", format!("`{name}` is never called"))
+                    .label(span, "declared here")
+                    .help("call it, or move it to a file of recipes")
+            })
+            .collect();
+        self.diagnostics.extend(found);
     }
 
     /// Looks at a body with every parameter open: what is wrong whatever a call gives is said once, here.

@@ -57,6 +57,12 @@ pub fn encode(
                         set.report.dropped_long += 1;
                         continue;
                     }
+                    // A row in which nothing counts is told as one below.
+                    Long::Split if !encoded.counted.iter().skip(1).any(|counts| *counts) => {}
+                    Long::Split => {
+                        split(&mut set, &encoded, max, row.origin);
+                        continue;
+                    }
                     Long::Truncate => {
                         cut = true;
                         encoded.truncate(max, tokenizer.stop_ids());
@@ -84,6 +90,24 @@ pub fn encode(
     }
     set.finish();
     Ok(set)
+}
+
+/// Keeps a row as pieces of at most `max` tokens. Each after the first begins with the last token of the one before,
+/// so that every token is learnt once: a row's first token is never a label. A piece in which nothing counts is left
+/// out.
+fn split(set: &mut TokenSet, row: &Encoded, max: usize, origin: Origin) {
+    set.report.split += 1;
+    let mut start = 0;
+    // One token alone has nothing to learn.
+    while start + 1 < row.ids.len() {
+        let end = start.saturating_add(max).min(row.ids.len());
+        let (ids, counted) = (&row.ids[start..end], &row.counted[start..end]);
+        if counted.iter().skip(1).any(|counts| *counts) {
+            set.push(ids, counted, origin);
+        }
+        // `max_len` is two or more, so it goes on.
+        start = end.saturating_sub(1).max(start + 1);
+    }
 }
 
 #[derive(Default)]

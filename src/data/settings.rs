@@ -56,6 +56,8 @@ pub enum TrainOn {
 pub enum Long {
     Error,
     Drop,
+    /// It becomes several rows of at most `max_len` tokens.
+    Split,
     /// Its first `max_len` tokens stay, the last of them replaced by the token that ended the row.
     Truncate,
 }

@@ -36,6 +36,8 @@ pub struct Report {
     pub dropped_long: usize,
     /// Longer than `max_len`, shortened by `long=truncate`.
     pub truncated: usize,
+    /// Longer than `max_len`, cut into several rows by `long=split`.
+    pub split: usize,
     /// Left out because nothing is in them.
     pub dropped_empty: usize,
     /// Left out because no token of them counts in the loss; where truncation did it, also in `answer_cut`.
@@ -70,6 +72,7 @@ impl Report {
         self.rows += other.rows;
         self.dropped_long += other.dropped_long;
         self.truncated += other.truncated;
+        self.split += other.split;
         self.dropped_empty += other.dropped_empty;
         self.zero_counted += other.zero_counted;
         self.answer_cut += other.answer_cut;

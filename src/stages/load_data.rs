@@ -115,6 +115,7 @@ fn settings(step: &Step) -> Result<Settings, Refusal> {
     settings.long = match args.text("long") {
         Some("drop") => Long::Drop,
         Some("truncate") => Long::Truncate,
+        Some("split") => Long::Split,
         _ => Long::Error,
     };
     settings.holdout = holdout(args);

@@ -293,6 +293,7 @@ fn remark(report: &Report, held: usize, desc: &DataDesc, world: &mut World<'_>) 
     };
     count(report.dropped_long, "longer than max_len dropped");
     count(report.truncated, "truncated");
+    count(report.split, "longer than max_len, cut into several");
     count(report.dropped_empty, "empty dropped");
     count(report.zero_counted, "without a counted token dropped");
     count(report.duplicate_bos, "with a second beginning-of-text token, taken out");
