@@ -3,8 +3,9 @@
 
 use std::sync::OnceLock;
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     include_str!("../../stdlib/codes/language.md"),
+    include_str!("../../stdlib/codes/recipes.md"),
     include_str!("../../stdlib/codes/planning.md"),
     include_str!("../../stdlib/codes/files.md"),
     include_str!("../../stdlib/codes/running.md"),

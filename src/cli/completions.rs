@@ -19,8 +19,9 @@ pub fn completions(shell: Shell) -> Exit {
 /// answer a wrong name with the nearest.
 fn command() -> Command {
     let catalog = Catalog::standard();
+    let recipes = catalog.recipes.iter().map(|recipe| recipe.decl.name.as_str());
     let mut topics: Vec<&str> =
-        catalog.stages.iter().flat_map(|stage| stage.name.split(' ')).chain(codes::all()).collect();
+        catalog.stages.iter().flat_map(|stage| stage.name.split(' ')).chain(recipes).chain(codes::all()).collect();
     topics.sort_unstable();
     topics.dedup();
     let devices: Vec<&str> = catalog.devices.iter().map(|device| device.name.as_str()).collect();

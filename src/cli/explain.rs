@@ -1,4 +1,4 @@
-//! `tunepipe explain`: what a stage takes, makes and holds; what a diagnostic's code means.
+//! `tunepipe explain`: what a stage or recipe takes, makes and holds; what a diagnostic's code means.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::prepare::{answer_json, complain};
 use super::terminal::paper;
 use crate::catalog::{Catalog, codes};
 use crate::text::{Fault, nearest, out};
-use crate::tools::{code_json, code_page, reference, stage_json, stage_page};
+use crate::tools::{code_json, code_page, recipe_json, recipe_page, reference, stage_json, stage_page};
 
 pub fn explain(topic: &[String], json: bool) -> Exit {
     let catalog = Catalog::standard();
@@ -20,6 +20,14 @@ pub fn explain(topic: &[String], json: bool) -> Exit {
             answer_json(&stage_json(stage))
         } else {
             out::answer(&stage_page(stage, paper()))
+        }
+        return Exit::Done;
+    }
+    if let Some(recipe) = catalog.recipe(&topic) {
+        if json {
+            answer_json(&recipe_json(recipe))
+        } else {
+            out::answer(&recipe_page(recipe, paper()))
         }
         return Exit::Done;
     }
@@ -36,7 +44,7 @@ pub fn explain(topic: &[String], json: bool) -> Exit {
 }
 
 fn unknown(catalog: &'static Catalog, topic: &str) -> Fault {
-    let fault = Fault::new("usage.topic", format!("there is no stage and no code called `{topic}`"));
+    let fault = Fault::new("usage.topic", format!("there is no stage, recipe or code called `{topic}`"));
     let family: Vec<&str> =
         catalog.stages.iter().map(|stage| &*stage.name).filter(|name| name.split(' ').any(|w| w == topic)).collect();
     if !family.is_empty() {
@@ -46,7 +54,8 @@ fn unknown(catalog: &'static Catalog, topic: &str) -> Fault {
     if !group.is_empty() {
         return fault.help(format!("did you mean {}?", words(&group)));
     }
-    let names = catalog.stages.iter().map(|stage| &*stage.name).chain(codes::all());
+    let recipes = catalog.recipes.iter().map(|recipe| &*recipe.decl.name);
+    let names = catalog.stages.iter().map(|stage| &*stage.name).chain(recipes).chain(codes::all());
     match nearest(topic, names) {
         Some(near) => fault.help(format!("did you mean `{near}`?")),
         None => fault.help("`tunepipe ls stages` and `tunepipe ls codes` list what can be explained"),

@@ -11,12 +11,14 @@ use super::terminal::paper;
 use crate::catalog::Catalog;
 use crate::run;
 use crate::text::out;
-use crate::tools::{codes, devices, shapes, stages};
+use crate::tools::{codes, devices, recipes, shapes, stages};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum What {
     /// What a pipeline can do
     Stages,
+    /// Recipes of the standard library
+    Recipes,
     /// Sizes of published models, for `shape=`
     Shapes,
     /// Cards and machines, for `budget`
@@ -31,6 +33,7 @@ pub fn ls(what: What, json: bool) -> Exit {
     let catalog = Catalog::standard();
     let (key, listing) = match what {
         What::Stages => ("stages", stages(catalog)),
+        What::Recipes => ("recipes", recipes(catalog)),
         What::Shapes => ("shapes", shapes(catalog)),
         What::Devices => ("devices", devices(catalog)),
         What::Codes => ("codes", codes()),

@@ -139,12 +139,12 @@ enum Verb {
         #[arg(long, default_value_t = 3)]
         rows: usize,
     },
-    /// Say what a stage takes and holds, or what a diagnostic's code means
+    /// Say what a stage or a recipe takes and holds, or what a diagnostic's code means
     #[command(
-        after_help = "Examples:\n  tunepipe explain train lora\n  tunepipe explain value.taken\n  tunepipe explain quantize nf4 --json"
+        after_help = "Examples:\n  tunepipe explain train lora\n  tunepipe explain qlora\n  tunepipe explain value.taken\n  tunepipe explain quantize nf4 --json"
     )]
     Explain {
-        /// A stage's name or a code
+        /// The name of a stage or recipe, or a code
         #[arg(required_unless_present = "reference")]
         topic: Vec<String>,
         /// Answer as JSON on stdout
@@ -163,7 +163,7 @@ enum Verb {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
-    /// List what there is: stages, shapes, devices, runs, codes
+    /// List what there is: stages, recipes, shapes, devices, runs, codes
     #[command(after_help = "Examples:\n  tunepipe ls stages\n  tunepipe ls runs --json")]
     Ls {
         /// Of what kind

@@ -70,6 +70,19 @@ pub fn stages(catalog: &Catalog) -> Listing {
     list
 }
 
+pub fn recipes(catalog: &Catalog) -> Listing {
+    let mut list = Listing::new(&[("recipe", Align::Left), ("what it does", Align::Left)]);
+    for recipe in &catalog.recipes {
+        let decl = &recipe.decl;
+        let summary = decl.doc.lines().next().unwrap_or("").to_owned();
+        list.push(
+            vec![decl.name.clone(), summary],
+            serde_json::json!({"name": decl.name, "file": recipe.file, "doc": decl.doc}),
+        );
+    }
+    list
+}
+
 pub fn devices(catalog: &Catalog) -> Listing {
     let mut list = Listing::new(&[
         ("device", Align::Left),

@@ -78,7 +78,11 @@ fn spoken(out: &mut String, sources: &Sources, said: &[Diagnostic]) {
             prose(&one.message)
         );
         for note in &one.notes {
-            let _ = writeln!(out, "<pre>{}</pre>", escape(note));
+            // A note of several lines is a table laid out with spaces.
+            let _ = match note.contains('\n') {
+                true => writeln!(out, "<pre>{}</pre>", escape(note)),
+                false => writeln!(out, "<p class=\"faint\">{}</p>", prose(note)),
+            };
         }
         if let Some(help) = &one.help {
             let _ = writeln!(out, "<p><b>help</b> {}</p>", prose(help));

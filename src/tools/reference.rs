@@ -6,8 +6,8 @@ use super::code_page::command;
 use super::listing;
 use super::signature::{default, flow, kind, pattern};
 use super::specimen::{MAX_LEN, SHAPE, specimen};
-use super::stage_page::difference;
-use crate::catalog::{Catalog, StageDecl, codes};
+use super::stage_page::{body, difference};
+use crate::catalog::{Catalog, RecipeDecl, StageDecl, codes};
 
 const MADE: &str =
     "<!-- Written by `tunepipe explain --reference docs/reference`; a test holds it to `stdlib/`. -->\n\n";
@@ -16,6 +16,7 @@ const MADE: &str =
 pub fn reference(catalog: &Catalog) -> Vec<(String, String)> {
     let mut pages = vec![("README.md".to_owned(), index(catalog))];
     pages.extend(catalog.stages.iter().map(|stage| (file(stage), page(stage))));
+    pages.extend(catalog.recipes.iter().map(|recipe| (recipe_file(recipe), recipe_text(recipe))));
     pages.push(("devices.md".to_owned(), devices(catalog)));
     pages.push(("shapes.md".to_owned(), shapes(catalog)));
     pages.push(("codes.md".to_owned(), codes()));
@@ -26,6 +27,16 @@ fn file(stage: &StageDecl) -> String {
     format!("{}.md", stage.name.replace(' ', "-"))
 }
 
+fn recipe_file(recipe: &RecipeDecl) -> String {
+    format!("recipe-{}.md", recipe.decl.name)
+}
+
+/// The page of the stage it stands for, with its text below.
+fn recipe_text(recipe: &RecipeDecl) -> String {
+    let lines: Vec<&str> = body(recipe).collect();
+    format!("{}\n## What it is\n\n```\n{}\n```\n", page(&recipe.decl), lines.join("\n").trim_end())
+}
+
 fn index(catalog: &Catalog) -> String {
     let mut out = format!("# Reference\n\n{MADE}");
     out.push_str("The same is on the command line: `tunepipe explain train lora`, `tunepipe ls devices`.\n\n");
@@ -33,6 +44,11 @@ fn index(catalog: &Catalog) -> String {
     for stage in &catalog.stages {
         let summary = stage.doc.lines().next().unwrap_or("");
         let _ = writeln!(out, "| [{}]({}) | `{}` | {} |", stage.name, file(stage), flow(stage), cell(summary));
+    }
+    out.push_str("\n| recipe | what it does |\n|---|---|\n");
+    for recipe in &catalog.recipes {
+        let summary = recipe.decl.doc.lines().next().unwrap_or("");
+        let _ = writeln!(out, "| [{}]({}) | {} |", recipe.decl.name, recipe_file(recipe), cell(summary));
     }
     out.push_str("\nA `&` marks what is borrowed, a `?` what may be left out. ");
     out.push_str("Also: [devices](devices.md) for `budget`, [shapes](shapes.md) for `shape=`, [codes](codes.md) of\ndiagnostics.\n\n");

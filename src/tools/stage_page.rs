@@ -8,7 +8,7 @@ use super::paper::{Ink, Paper, wrap};
 use super::signature::{default, kind, pattern};
 use super::specimen::{Effect, MAX_LEN, SHAPE, specimen};
 use super::table::{Align, Table};
-use crate::catalog::StageDecl;
+use crate::catalog::{RecipeDecl, StageDecl};
 use crate::memory::{Bytes, Place};
 
 /// The page for a terminal.
@@ -30,6 +30,22 @@ pub fn stage_page(stage: &StageDecl, paper: Paper) -> String {
         }
     }
     out
+}
+
+/// A recipe's page is that of the stage it stands for, with its text below.
+pub fn recipe_page(recipe: &RecipeDecl, paper: Paper) -> String {
+    let mut out = stage_page(&recipe.decl, paper);
+    heading(&mut out, &format!("what it is, {}", recipe.file), paper);
+    for line in body(recipe) {
+        let _ = writeln!(out, "{}", format!("  {line}").trim_end());
+    }
+    out
+}
+
+/// The recipe's declaration: from its name on, without what the page has shown already.
+pub(super) fn body(recipe: &RecipeDecl) -> impl Iterator<Item = &'static str> {
+    let lines = recipe.text.lines().skip_while(|line| !line.starts_with("recipe "));
+    lines.take_while(|line| line.trim() != "example")
 }
 
 fn heading(out: &mut String, text: &str, paper: Paper) {
@@ -147,6 +163,15 @@ pub(super) fn signed(bytes: i128) -> String {
         n if n < 0 => format!("−{size}"),
         _ => format!("+{size}"),
     }
+}
+
+/// A recipe's page for programs.
+pub fn recipe_json(recipe: &RecipeDecl) -> Value {
+    let mut page = stage_json(&recipe.decl);
+    page["recipe"] = recipe.decl.name.clone().into();
+    page["file"] = recipe.file.into();
+    page["text"] = recipe.text.into();
+    page
 }
 
 /// The page for programs.
