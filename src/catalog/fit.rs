@@ -29,9 +29,18 @@ pub enum Misfit {
 impl Catalog {
     /// The value as its kind holds it: an Int becomes a Float where that is wanted, a text a path joined to `folder`.
     pub fn fit(&self, kind: &Kind, val: &Val, folder: &Path) -> Result<Val, Misfit> {
+        // Where several paths may stand, one may be a pattern of them.
+        let several = kind.0.iter().any(|atom| matches!(atom, Atom::List(items) if items.takes_path()));
+        self.fit_in(kind, val, folder, several)
+    }
+
+    fn fit_in(&self, kind: &Kind, val: &Val, folder: &Path, several: bool) -> Result<Val, Misfit> {
+        if kind.0.is_empty() {
+            return Ok(val.clone());
+        }
         let mut worst = Misfit::Kind;
         for atom in &kind.0 {
-            match self.fit_atom(atom, val, folder) {
+            match self.fit_atom(atom, val, folder, several) {
                 Ok(val) => return Ok(val),
                 Err(misfit) => worst = worst.max(misfit),
             }
@@ -43,7 +52,7 @@ impl Catalog {
         Err(worst)
     }
 
-    fn fit_atom(&self, atom: &Atom, val: &Val, folder: &Path) -> Result<Val, Misfit> {
+    fn fit_atom(&self, atom: &Atom, val: &Val, folder: &Path, several: bool) -> Result<Val, Misfit> {
         match (atom, val) {
             (Atom::Int(range), Val::Int(n)) => within(range, *n as f64).map(|()| val.clone()),
             (Atom::Int(_), Val::Float(_)) => Err(Misfit::Whole),
@@ -53,7 +62,7 @@ impl Catalog {
             (Atom::Bytes, Val::Int(_) | Val::Float(_)) => Err(Misfit::Unit("GiB")),
             (Atom::String, Val::Str(_)) => Ok(val.clone()),
             (Atom::String, Val::Path(path)) => Ok(Val::Str(path.display().to_string())),
-            (Atom::Path, Val::Str(text)) => path(text, folder, true),
+            (Atom::Path, Val::Str(text)) => path(text, folder, !several),
             (Atom::Output, Val::Str(text)) => path(text, folder, false),
             (Atom::Path | Atom::Output, Val::Path(_)) => Ok(val.clone()),
             (Atom::Percent(range), _) => quantity(val, Unit::Percent, range),
@@ -65,10 +74,12 @@ impl Catalog {
             (Atom::None, Val::None) => Ok(Val::None),
             (Atom::Symbol(wanted), Val::Symbol(name)) if wanted == name => Ok(val.clone()),
             (Atom::Symbol(_), Val::Symbol(_)) => Err(Misfit::Symbol(None)),
-            (Atom::List(kind), Val::List(items)) => {
-                items.iter().map(|item| self.fit(kind, item, folder)).collect::<Result<_, _>>().map(Val::List)
-            }
-            (Atom::List(kind), one) if self.fit(kind, one, folder).is_ok() => Err(Misfit::NotList),
+            (Atom::List(kind), Val::List(items)) => items
+                .iter()
+                .map(|item| self.fit_in(kind, item, folder, several))
+                .collect::<Result<_, _>>()
+                .map(Val::List),
+            (Atom::List(kind), one) if self.fit_in(kind, one, folder, several).is_ok() => Err(Misfit::NotList),
             _ => Err(Misfit::Kind),
         }
     }
@@ -107,7 +118,7 @@ fn quantity(val: &Val, unit: Unit, range: &Range) -> Result<Val, Misfit> {
     }
 }
 
-fn path(text: &str, folder: &Path, is_input: bool) -> Result<Val, Misfit> {
+fn path(text: &str, folder: &Path, is_one_input: bool) -> Result<Val, Misfit> {
     if text.trim().is_empty() {
         return Err(Misfit::Path("it is empty"));
     }
@@ -117,8 +128,8 @@ fn path(text: &str, folder: &Path, is_input: bool) -> Result<Val, Misfit> {
     if text == "~" || text.starts_with("~/") {
         return Err(Misfit::Path("`~` is not expanded: write the folder out"));
     }
-    if is_input && text.contains(['*', '?', '[']) {
-        return Err(Misfit::Path("patterns of paths are not yet in this version: list the files, `[\"a\" \"b\"]`"));
+    if is_one_input && text.contains(['*', '?']) {
+        return Err(Misfit::Path("one file or folder is meant here, not a pattern of several"));
     }
     Ok(Val::Path(folder.join(text)))
 }

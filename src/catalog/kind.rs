@@ -6,7 +6,7 @@ use crate::plan::{Type, Weights};
 use crate::syntax::{self, Range};
 use crate::text::{Diagnostic, nearest};
 
-/// One of several kinds of value, as `Float 0..|none`.
+/// One of several kinds of value, as `Float 0..|none`; none at all is anything, which only a recipe's parameter is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kind(pub Vec<Atom>);
 
@@ -84,6 +84,9 @@ impl Kind {
 
     /// In words: `a whole number from 1 to 1024`, `f32, bf16 or none`.
     pub fn words(&self) -> String {
+        if self.0.is_empty() {
+            return "any setting".into();
+        }
         join(self.0.iter().map(Atom::words).collect())
     }
 }
@@ -263,7 +266,9 @@ impl Pattern {
                 };
                 Ok(Pattern::Model { weights, adapter })
             }
-            _ => Err(bad(&written.name, "`Data` or `Model<…>`")),
+            // A recipe's parameter may be any model.
+            ("Model", None) => Ok(Pattern::Model { weights: WeightsPattern::Any, adapter: AdapterPattern::Any }),
+            _ => Err(bad(&written.name, "`Data`, `Model` or `Model<…>`")),
         }
     }
 

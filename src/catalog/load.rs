@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use super::recipe::{RecipeDecl, signature};
 use super::{ArgDecl, Catalog, DeviceDecl, InputDecl, Kind, Pattern, ShapeDecl, StageDecl};
 use crate::plan::{Capability, Device, Unit, Val};
-use crate::syntax::{self, Entry, EntrySort, Expr, ExprKind, Item, Member, Part, Piece};
+use crate::syntax::{self, Entry, EntrySort, Expr, ExprKind, Item, Member, Part, Piece, RecipeLine};
 use crate::text::{Diagnostic, Sources};
 
 /// Shapes stand before stages: a stage's default may name one.
@@ -14,13 +15,22 @@ const FILES: [(&str, &str); 3] = [
     ("stdlib/stages.tp", include_str!("../../stdlib/stages.tp")),
 ];
 
+/// Recipes in the language itself, one a file.
+const RECIPES: [(&str, &str); 4] = [
+    ("stdlib/recipes/qlora.tp", include_str!("../../stdlib/recipes/qlora.tp")),
+    ("stdlib/recipes/lora.tp", include_str!("../../stdlib/recipes/lora.tp")),
+    ("stdlib/recipes/full.tp", include_str!("../../stdlib/recipes/full.tp")),
+    ("stdlib/recipes/continue_pretraining.tp", include_str!("../../stdlib/recipes/continue_pretraining.tp")),
+];
+
 /// The embedded catalogue, and what is wrong with it: nothing, as a test sees to.
 pub(super) fn standard() -> (Catalog, Vec<Diagnostic>, Sources) {
-    read(&FILES)
+    let files: Vec<(&'static str, &'static str)> = FILES.into_iter().chain(RECIPES).collect();
+    read(&files)
 }
 
 /// Reads declarations out of named texts.
-pub(super) fn read(files: &[(&str, &str)]) -> (Catalog, Vec<Diagnostic>, Sources) {
+pub(super) fn read(files: &[(&'static str, &'static str)]) -> (Catalog, Vec<Diagnostic>, Sources) {
     let mut sources = Sources::default();
     let mut loader = Loader { catalog: Catalog::default(), diagnostics: Vec::new(), sources: Sources::default() };
     for (name, text) in files {
@@ -33,13 +43,14 @@ pub(super) fn read(files: &[(&str, &str)]) -> (Catalog, Vec<Diagnostic>, Sources
                 Item::Decl(decl) => loader.stage(decl),
                 Item::Entry(entry) if entry.sort == EntrySort::Device => loader.device(entry),
                 Item::Entry(entry) => loader.shape(entry),
+                Item::Recipe(line) => loader.recipe(name, text, line),
                 Item::Edition(_) | Item::Broken(_) => {}
                 Item::Budget(syntax::BudgetLine { span, .. })
                 | Item::Param(syntax::ParamLine { span, .. })
                 | Item::Let(syntax::LetLine { span, .. })
                 | Item::Stage(syntax::StageLine { span, .. })
-                | Item::Later(syntax::Later { span, .. }) => {
-                    let what = "the catalogue holds `stage`, `device` and `shape` declarations";
+                | Item::Use(syntax::UseLine { span, .. }) => {
+                    let what = "the catalogue holds `stage`, `device`, `shape` and `recipe` declarations";
                     loader.diagnostics.push(Diagnostic::error("catalog.statement", what).label(*span, "is none"));
                 }
             }
@@ -71,10 +82,17 @@ impl Loader {
         };
         for member in &decl.members {
             match member {
-                Member::Input { takes, name, kind, optional, doc } => {
+                Member::Input { takes, name, kind, many, optional, doc } => {
                     if let Some(pattern) = self.kept(Pattern::read(kind)) {
                         let (name, doc) = (name.text.clone(), doc.clone().unwrap_or_default());
-                        stage.inputs.push(InputDecl { name, takes: *takes, pattern, optional: *optional, doc });
+                        stage.inputs.push(InputDecl {
+                            name,
+                            takes: *takes,
+                            pattern,
+                            many: *many,
+                            optional: *optional,
+                            doc,
+                        });
                     }
                 }
                 Member::Make { kind } => stage.makes.extend(self.kept(Pattern::read(kind))),
@@ -99,6 +117,12 @@ impl Loader {
             );
         }
         self.catalog.stages.push(stage);
+    }
+
+    fn recipe(&mut self, file: &'static str, text: &'static str, line: &RecipeLine) {
+        let (decl, diagnostics) = signature(line, &mut |kind, expr, _| self.default(kind, expr));
+        self.diagnostics.extend(diagnostics);
+        self.catalog.recipes.push(RecipeDecl { decl, file, text });
     }
 
     fn default(&mut self, kind: &Kind, written: Option<&Expr>) -> Option<Val> {

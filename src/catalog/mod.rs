@@ -1,9 +1,11 @@
 //! What the language offers: stages with their signatures, devices, shapes. Declared in `stdlib/*.tp`, in the language
 //! itself, embedded in the binary; checker, manual and completion all read it here.
 
+pub mod codes;
 mod fit;
 mod kind;
 mod load;
+mod recipe;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +14,7 @@ use std::sync::OnceLock;
 
 pub use fit::Misfit;
 pub use kind::{AdapterPattern, Atom, Kind, Pattern, WeightsPattern};
+pub use recipe::{RecipeDecl, signature};
 
 use crate::plan::{Device, Val};
 
@@ -46,6 +49,8 @@ pub struct InputDecl {
     /// Taken: it is gone afterwards. Else borrowed.
     pub takes: bool,
     pub pattern: Pattern,
+    /// Two or more of them: those that are named, or all that are unnamed.
+    pub many: bool,
     /// Filled only when it is given by name.
     pub optional: bool,
     pub doc: String,
@@ -85,6 +90,8 @@ pub struct Catalog {
     pub stages: Vec<StageDecl>,
     pub devices: Vec<DeviceDecl>,
     pub shapes: Vec<ShapeDecl>,
+    /// The standard library's recipes.
+    pub recipes: Vec<RecipeDecl>,
     by_name: HashMap<String, usize>,
     /// Words of the longest stage name.
     longest: usize,
@@ -107,6 +114,10 @@ impl Catalog {
 
     pub fn stage(&self, name: &str) -> Option<&StageDecl> {
         self.by_name.get(name).and_then(|at| self.stages.get(*at))
+    }
+
+    pub fn recipe(&self, name: &str) -> Option<&RecipeDecl> {
+        self.recipes.iter().find(|recipe| recipe.decl.name == name)
     }
 
     pub fn device(&self, name: &str) -> Option<&DeviceDecl> {

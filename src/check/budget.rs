@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::Checker;
-use super::params::Given;
+use super::given::Given;
+use super::library::Library;
 use crate::catalog::{Atom, Catalog, Kind};
 use crate::plan::{Budget, Device, Val};
 use crate::syntax::{self, BudgetLine, Expr, ExprKind, Item, Part, Word};
@@ -15,7 +16,8 @@ pub fn budget(text: &str, sources: &mut Sources, catalog: &Catalog) -> Result<Bu
     let (file, mut diagnostics) = syntax::parse(sources, id);
     let mut budgets = Vec::new();
     if let [Item::Budget(_)] = &file.items[..] {
-        let mut checker = Checker::new(sources, catalog, &file, Given::default());
+        let library = Library::default();
+        let mut checker = Checker::new(sources, catalog, &file, Given::default(), &library);
         for item in &file.items {
             checker.item(item);
         }
@@ -87,7 +89,10 @@ impl Checker<'_> {
         let names = || self.catalog.devices.iter().map(|device| &*device.name);
         let diagnostic = Diagnostic::error("name.unknown_device", format!("there is no device `{name}`"))
             .label(span, "not in the catalogue");
-        let diagnostic = match nearest(name, names()) {
+        // `T4` for `colab-t4`, `a100` for `a100-80gb`.
+        let lower = name.to_lowercase();
+        let part = names().find(|known| known.split('-').any(|part| part == lower));
+        let diagnostic = match part.or_else(|| nearest(name, names())) {
             Some(near) => diagnostic.help(format!("write `{near}`, or give its sizes: `gpu=24GiB`")),
             None => diagnostic
                 .note(format!("devices are {}", names().collect::<Vec<_>>().join(", ")))

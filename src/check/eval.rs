@@ -38,7 +38,7 @@ impl Checker<'_> {
                 let vals: Vec<Option<Val>> =
                     items.iter().map(|item| self.eval(item, item_kind).map(|datum| datum.val)).collect();
                 let vals = vals.into_iter().collect::<Option<Vec<_>>>()?;
-                Some(Datum { val: Val::List(vals), folder: self.folder(expr.span), shown: None })
+                Some(Datum { val: Val::List(vals), folder: self.folder(expr.span), shown: None, from: None })
             }
             ExprKind::Binary { operator, left, right } => {
                 let (a, b) = (self.eval(left, None), self.eval(right, None));
@@ -58,7 +58,7 @@ impl Checker<'_> {
     }
 
     fn number(&self, val: Val, span: Span) -> Datum {
-        Datum { val, folder: PathBuf::new(), shown: Some(self.sources.slice(span).to_owned()) }
+        Datum { val, folder: PathBuf::new(), shown: Some(self.sources.slice(span).to_owned()), from: None }
     }
 
     fn folder(&self, span: Span) -> PathBuf {
@@ -89,7 +89,8 @@ impl Checker<'_> {
                     self.unread = true;
                     return None;
                 }
-                What::Owned(_) => {
+                What::Open => return None,
+                What::Owned(_) | What::Absent => {
                     self.report(
                         Diagnostic::error("type.mismatch", format!("`{word}` names a model or data, not a setting"))
                             .label(span, "cannot stand here")
@@ -130,6 +131,9 @@ impl Checker<'_> {
     }
 
     pub fn unknown_name(&mut self, word: &str, span: Span) {
+        if !self.said.insert(word.to_owned()) {
+            return;
+        }
         let diagnostic = Diagnostic::error("name.unknown", format!("`{word}` is unknown"))
             .label(span, "no param or let of this name");
         let near = nearest(word, self.names.keys().map(|name| &**name));
@@ -162,7 +166,7 @@ impl Checker<'_> {
                 },
             }
         }
-        (!failed).then_some(Datum { val: Val::Str(whole), folder, shown: None })
+        (!failed).then_some(Datum { val: Val::Str(whole), folder, shown: None, from: None })
     }
 
     /// The text of a name in a text, and its folder where it is a path or a text itself.
@@ -197,8 +201,14 @@ impl Checker<'_> {
     fn file_text(&mut self, pieces: &[Piece], span: Span) -> Option<Datum> {
         let name = self.text(pieces, span)?;
         let Val::Str(text) = name.val else { return None };
-        match read_text(&name.folder.join(text)) {
-            Ok(text) => Some(Datum { val: Val::Str(text), folder: self.folder(span), shown: None }),
+        let path = name.folder.join(text);
+        match read_text(&path) {
+            Ok(text) => {
+                if !self.texts.contains(&path) {
+                    self.texts.push(path);
+                }
+                Some(Datum { val: Val::Str(text), folder: self.folder(span), shown: None, from: None })
+            }
             Err(fault) => {
                 self.report(Diagnostic::from_fault(&fault, span, "named here"));
                 None
@@ -207,7 +217,7 @@ impl Checker<'_> {
     }
 }
 
-fn read_text(path: &Path) -> Result<String, Box<Fault>> {
+pub(super) fn read_text(path: &Path) -> Result<String, Box<Fault>> {
     let fault = |error: &std::io::Error| Box::new(Fault::io("read", path, error));
     let kind = std::fs::metadata(path).map_err(|error| fault(&error))?;
     if !kind.is_file() {

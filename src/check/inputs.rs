@@ -17,25 +17,22 @@ impl<'a> Checker<'a> {
     /// one mistake is said once.
     pub fn pass_values(
         &mut self,
-        filled: &Filled<'a>,
+        filled: &Filled<'_>,
         alias: Option<&Word>,
         step: usize,
     ) -> (Vec<(String, ValueId)>, Vec<ValueId>) {
         let decl = filled.decl;
         let mut inputs: Vec<(String, ValueId)> = Vec::new();
         let mut taken: Option<(ValueId, bool)> = None;
-        for (input, given) in decl.inputs.iter().zip(&filled.inputs) {
-            let found = match given {
-                Some((Some(word), _)) => self.named_input(decl, input, word),
-                Some((None, _)) => None,
-                None if input.optional => None,
-                None => self.unnamed_input(decl, input, filled.name_span),
-            };
-            let Some((id, fits)) = found else { continue };
-            if input.takes {
-                taken = Some((id, fits));
+        let mut several = false;
+        for (input, found) in decl.inputs.iter().zip(self.inputs(filled)) {
+            for (id, fits) in found.unwrap_or_default() {
+                if input.takes {
+                    several |= taken.is_some();
+                    taken = Some((id, fits));
+                }
+                inputs.push((input.name.clone(), id));
             }
-            inputs.push((input.name.clone(), id));
         }
         for (name, id) in &inputs {
             match decl.input(name) {
@@ -44,7 +41,8 @@ impl<'a> Checker<'a> {
             }
         }
         let of = taken.filter(|(_, fits)| *fits).and_then(|(id, _)| self.owned.get(id).kind);
-        let old_name = taken.and_then(|(id, _)| self.owned.get(id).name.clone());
+        // What is made of several has none of their names.
+        let old_name = taken.filter(|_| !several).and_then(|(id, _)| self.owned.get(id).name.clone());
         let name = self.name_for(decl, alias, old_name.as_deref());
         let mut makes = Vec::new();
         for pattern in &decl.makes {
@@ -63,12 +61,107 @@ impl<'a> Checker<'a> {
                 last_use: None,
             });
             if let Some((name, span)) = &name {
-                let named = Named { span: *span, used: false, what: What::Owned(id) };
+                let named = Named { span: *span, used: false, what: What::Owned(id), follows: false };
                 self.names.insert(name.clone(), named);
+            } else if let Some((taken, _)) = taken {
+                self.follow(taken, id);
             }
             makes.push(id);
         }
         (inputs, makes)
+    }
+
+    /// The values of each input, and whether they are of the wanted type; none where an optional one is left out, an
+    /// error where one is missing, which is reported.
+    pub fn inputs(&mut self, filled: &Filled<'_>) -> Vec<Result<Vec<(ValueId, bool)>, ()>> {
+        let decl = filled.decl;
+        let mut found = Vec::with_capacity(decl.inputs.len());
+        for (input, given) in decl.inputs.iter().zip(&filled.inputs) {
+            found.push(match given.as_ref().map(|(words, span)| (&words[..], *span)) {
+                Some(([word], _)) if input.optional && self.left_out(word) => Ok(Vec::new()),
+                Some(([], _)) => Err(()),
+                Some(([word], span)) if input.many => {
+                    let _ = self.named_input(decl, input, word);
+                    self.too_few(decl, input, span)
+                }
+                Some((words, _)) => self.named_inputs(decl, input, words),
+                None if input.many => self.all_unnamed(decl, input, filled.name_span),
+                None if input.optional => Ok(Vec::new()),
+                None => self.unnamed_input(decl, input, filled.name_span).map(|one| vec![one]).ok_or(()),
+            });
+        }
+        found
+    }
+
+    fn named_inputs(
+        &mut self,
+        decl: &StageDecl,
+        input: &InputDecl,
+        words: &[Word],
+    ) -> Result<Vec<(ValueId, bool)>, ()> {
+        let mut found: Vec<(ValueId, bool)> = Vec::new();
+        let mut whole = true;
+        for word in words {
+            match self.named_input(decl, input, word) {
+                Some((id, _)) if found.iter().any(|(known, _)| *known == id) => {
+                    whole = false;
+                    self.report(
+                        Diagnostic::error("arg.twice", format!("`{}` is named twice", word.text))
+                            .label(word.span, "again")
+                            .help("to have rows twice in an epoch, write `repeat=2` on their `load data`"),
+                    );
+                }
+                Some(one) => found.push(one),
+                None => whole = false,
+            }
+        }
+        if whole { Ok(found) } else { Err(()) }
+    }
+
+    /// Every unnamed value of a sort, for an input that is several.
+    fn all_unnamed(&mut self, decl: &StageDecl, input: &InputDecl, span: Span) -> Result<Vec<(ValueId, bool)>, ()> {
+        let all = self.owned.unnamed(input.pattern.is_model());
+        if all.len() >= 2 {
+            return Ok(all.iter().map(|id| (*id, true)).collect());
+        }
+        self.too_few(decl, input, span)
+    }
+
+    fn too_few(&mut self, decl: &StageDecl, input: &InputDecl, span: Span) -> Result<Vec<(ValueId, bool)>, ()> {
+        if self.unread {
+            return Err(());
+        }
+        let mut diagnostic = Diagnostic::error("value.few", format!("`{}` takes two data sets or more", decl.name))
+            .label(span, "finds fewer");
+        let named: Vec<&str> = self
+            .owned
+            .iter()
+            .filter(|(id, owned)| {
+                !owned.is_model && owned.name.as_ref().is_some_and(|name| self.names_value(name, *id))
+            })
+            .filter_map(|(_, owned)| owned.name.as_deref())
+            .collect();
+        diagnostic = if named.len() >= 2 {
+            diagnostic.help(format!("write `{} {}=[{}]`", decl.name, input.name, named.join(" ")))
+        } else {
+            diagnostic.help("load another above; one data set alone needs no mixing")
+        };
+        self.report(diagnostic);
+        // It goes on with what there is.
+        let all = self.owned.unnamed(input.pattern.is_model());
+        if all.is_empty() { Err(()) } else { Ok(all.iter().map(|id| (*id, true)).collect()) }
+    }
+
+    /// Whether a name is `none`, or an input of the recipe that its call leaves out.
+    fn left_out(&mut self, word: &Word) -> bool {
+        match self.names.get_mut(&word.text) {
+            Some(named) => {
+                let absent = matches!(named.what, What::Absent);
+                named.used |= absent;
+                absent
+            }
+            None => word.text == "none",
+        }
     }
 
     /// The name of what a stage makes: its alias, or the name of what it took.
@@ -102,7 +195,19 @@ impl<'a> Checker<'a> {
         let id = match &named.what {
             What::Owned(id) => *id,
             What::Unknown => return None,
-            What::Known(_) => {
+            What::Absent => {
+                self.report(
+                    Diagnostic::error(
+                        "recipe.absent",
+                        format!("`{}` is left out here, and `{}` needs it", word.text, decl.name),
+                    )
+                    .label(word.span, "there is none")
+                    .label(declared, "may be left out")
+                    .help(format!("take `= none` from the parameter `{}`, or leave the stage out", word.text)),
+                );
+                return None;
+            }
+            What::Known(_) | What::Open => {
                 self.report(
                     Diagnostic::error("value.name", format!("`{key}=` takes {}, not a setting", input.pattern.words()))
                         .label(word.span, "is a setting")
@@ -135,8 +240,16 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Whether a name means this value here: a recipe does not see its caller's.
+    fn names_value(&self, name: &str, id: ValueId) -> bool {
+        self.names.get(name).is_some_and(|named| matches!(named.what, What::Owned(other) if other == id))
+    }
+
     fn no_such_value(&mut self, input: &InputDecl, word: &Word) {
         if self.unread {
+            return;
+        }
+        if !self.said.insert(word.text.clone()) {
             return;
         }
         let is_model = input.pattern.is_model();
@@ -145,7 +258,7 @@ impl<'a> Checker<'a> {
             .owned
             .iter()
             .filter(|(_, owned)| owned.is_model == is_model && owned.taken.is_none())
-            .filter_map(|(_, owned)| owned.name.as_deref())
+            .filter_map(|(id, owned)| owned.name.as_deref().filter(|name| self.names_value(name, id)))
             .collect();
         let mut diagnostic = Diagnostic::error("value.unknown", format!("there is no {what} named `{}`", word.text))
             .label(word.span, "unknown");
@@ -224,6 +337,9 @@ impl<'a> Checker<'a> {
 
     fn none_alive(&mut self, decl: &StageDecl, input: &InputDecl, span: Span) {
         let is_model = input.pattern.is_model();
+        if std::mem::replace(&mut self.said_none[usize::from(is_model)], !self.trying) {
+            return;
+        }
         let what = input.pattern.words();
         let mut diagnostic = Diagnostic::error("value.none", format!("`{}` has no {} to use", decl.name, input.name))
             .label(span, format!("needs {what}"));
@@ -231,7 +347,9 @@ impl<'a> Checker<'a> {
             .owned
             .iter()
             .filter(|(_, owned)| owned.is_model == is_model && owned.taken.is_none())
-            .filter_map(|(_, owned)| Some((owned.name.clone()?, owned.made_at)))
+            .filter_map(|(id, owned)| {
+                Some((owned.name.clone().filter(|name| self.names_value(name, id))?, owned.made_at))
+            })
             .take(LISTED)
             .collect();
         for (name, made) in &named {
@@ -239,6 +357,10 @@ impl<'a> Checker<'a> {
         }
         if let Some((name, _)) = named.first() {
             diagnostic = diagnostic.help(format!("write `{}={name}`", input.name));
+        } else if self.order != usize::MAX {
+            let kind = if is_model { "Model" } else { "Data" };
+            diagnostic = diagnostic
+                .help(format!("a recipe sees its parameters only: give it one more, `{}: {kind}`", input.name));
         } else {
             // The stages that make one out of nothing.
             let maker =

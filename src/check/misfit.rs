@@ -2,7 +2,7 @@
 
 use super::arithmetic::kind_words;
 use super::{Checker, params};
-use crate::catalog::{Kind, Misfit};
+use crate::catalog::{Atom, Kind, Misfit};
 use crate::plan::Val;
 use crate::syntax::{Expr, ExprKind};
 use crate::text::{Diagnostic, nearest};
@@ -28,6 +28,12 @@ impl Checker<'_> {
             }
             Misfit::Whole => {
                 Diagnostic::error("type.whole", format!("`{name}` has to be whole")).label(expr.span, "has a fraction")
+            }
+            // A share as other tools write it.
+            Misfit::Unit(_) if share(kind, val).is_some() && declared.is_none() => {
+                Diagnostic::error("type.unit", format!("`{name}` is {}", kind.words()))
+                    .label(expr.span, "has no unit")
+                    .help(set(&share(kind, val).unwrap_or_default()))
             }
             Misfit::Unit(unit) => {
                 let diagnostic = Diagnostic::error("type.unit", format!("`{name}` is {}", kind.words()));
@@ -90,6 +96,13 @@ impl Checker<'_> {
             }
         };
         let first = near.map(str::to_owned).or(of_user.map(str::to_owned));
+        if let Some(yes) = truth(word).filter(|_| kind.0.contains(&Atom::Bool)) {
+            return diagnostic.help(match (kind.is_flag(), yes) {
+                (true, true) => format!("write `{name}`, or `{name}=true`"),
+                (true, false) => format!("write `no_{name}`, or `{name}=false`"),
+                (false, yes) => format!("write `{name}={yes}`"),
+            });
+        }
         match first {
             Some(near) => diagnostic.help(format!("write `{near}`")),
             None if self.difference(word).is_some() => diagnostic
@@ -102,5 +115,26 @@ impl Checker<'_> {
             None if kind.symbols().next().is_none() => diagnostic.help(format!("declare it above: `let {word} = …`")),
             None => diagnostic,
         }
+    }
+}
+
+/// How other languages write a truth value.
+fn truth(word: &str) -> Option<bool> {
+    match &*word.to_lowercase() {
+        "true" | "yes" | "on" => Some(true),
+        "false" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+/// `3%` for 0.03, where a percentage may stand.
+fn share(kind: &Kind, val: &Val) -> Option<String> {
+    let percent = kind.0.iter().any(|atom| matches!(atom, Atom::Percent(_)));
+    match val {
+        Val::Float(x) if percent && *x > 0.0 && *x < 1.0 => {
+            // Rounded, since 0.07 · 100 is not 7.
+            Some(format!("{}%", (x * 1e8).round() / 1e6))
+        }
+        _ => None,
     }
 }

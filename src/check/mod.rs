@@ -1,27 +1,36 @@
 //! AST to plan: names, types, units, ownership.
 //!
 //! [`check_text`] is the whole way from a source to a [`Plan`]; [`check`] starts at the AST. Nothing is read but the
-//! files that `@"file"` names.
+//! files that `use` and `@"file"` name.
 
 mod arithmetic;
 mod budget;
 mod eval;
+mod foreign;
+mod given;
 mod inputs;
+mod library;
 mod misfit;
+mod modules;
 mod names;
 mod owned;
 mod params;
+mod recipe;
+mod sets;
 mod stage;
 #[cfg(test)]
 mod tests;
 mod unknown;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::rc::Rc;
 
 pub use budget::budget;
+pub use given::{Asked, VARIABLE};
 
 use crate::catalog::Catalog;
-use crate::plan::{Budget, Plan, Step, Val};
+use crate::plan::{Budget, Override, Plan, Step, Val};
 use crate::syntax::{self, EntrySort, Expr, ExprKind, File, Item};
 use crate::text::{Diagnostic, SourceId, Sources, Span};
 
@@ -33,8 +42,18 @@ pub fn check_text(
     catalog: &Catalog,
     params: &[(String, String)],
 ) -> (Option<Plan>, Vec<Diagnostic>) {
+    check_asked(source, sources, catalog, &Asked { params: params.to_vec(), ..Asked::default() })
+}
+
+/// The same with all that can be given beside the text.
+pub fn check_asked(
+    source: SourceId,
+    sources: &mut Sources,
+    catalog: &Catalog,
+    asked: &Asked,
+) -> (Option<Plan>, Vec<Diagnostic>) {
     let (file, mut diagnostics) = syntax::parse(sources, source);
-    let (plan, more) = check(&file, sources, catalog, params);
+    let (plan, more) = check(&file, sources, catalog, asked);
     diagnostics.extend(more);
     // What stands in an argument with an error may well be the use that is missed.
     if diagnostics.iter().any(Diagnostic::is_error) {
@@ -46,14 +65,12 @@ pub fn check_text(
 
 /// Checks a parsed file. The parser's own diagnostics are not repeated, and what it could not read makes the plan none
 /// without another word; mistakes that it reported and mended are its caller's to heed, as [`check_text`] does.
-pub fn check(
-    file: &File,
-    sources: &mut Sources,
-    catalog: &Catalog,
-    params: &[(String, String)],
-) -> (Option<Plan>, Vec<Diagnostic>) {
-    let given = params::Given::read(params, sources);
-    let mut checker = Checker::new(sources, catalog, file, given);
+pub fn check(file: &File, sources: &mut Sources, catalog: &Catalog, asked: &Asked) -> (Option<Plan>, Vec<Diagnostic>) {
+    let given = given::Given::read(asked, sources);
+    let library = library::read(file, sources, catalog);
+    let mut checker = Checker::new(sources, catalog, file, given, &library);
+    checker.diagnostics.append(&mut checker.given.diagnostics);
+    checker.diagnostics.extend(library.diagnostics.iter().cloned());
     checker.editions(file);
     for item in &file.items {
         checker.item(item);
@@ -64,6 +81,8 @@ pub fn check(
 struct Checker<'a> {
     sources: &'a Sources,
     catalog: &'a Catalog,
+    /// The pipeline's own text.
+    source: SourceId,
     diagnostics: Vec<Diagnostic>,
     /// Params, lets and named values, as far as they are declared above.
     names: HashMap<String, names::Named>,
@@ -73,25 +92,87 @@ struct Checker<'a> {
     steps: Vec<Step>,
     budgets: Vec<Budget>,
     params: Vec<(String, Val)>,
-    given: params::Given,
+    given: given::Given,
+    overrides: Vec<Override>,
+    /// Files of recipes, read beforehand, and what their checking came to.
+    library: &'a library::Library,
+    modules: Vec<Option<Rc<modules::Exports<'a>>>>,
+    uses: Vec<modules::Used>,
+    /// Recipes in reach of each file, the pipeline's own first; which file is being checked, and how many of its
+    /// recipes stand above the body that is.
+    scopes: Vec<Scope<'a>>,
+    scope: usize,
+    order: usize,
+    /// Calls of recipes that are being looked at, and how many stages calls have come to so far.
+    calls: Vec<Span>,
+    opened: usize,
+    too_large: bool,
+    /// A recipe is being looked at where it is declared.
+    trying: bool,
+    /// Unknown names that were reported, and whether it was reported that there is no data and no model: said once.
+    said: HashSet<String>,
+    said_none: [bool; 2],
+    /// Files whose text stands in the plan.
+    texts: Vec<PathBuf>,
     /// A statement could not be read: what it would have made or named is unknown, so that "there is none" is not
     /// said any more.
     unread: bool,
 }
 
+/// The recipes of one file.
+#[derive(Default)]
+struct Scope<'a> {
+    /// Those that are in reach so far.
+    recipes: HashMap<String, recipe::Reach<'a>>,
+    /// All that the file declares.
+    declared: HashMap<&'a str, Span>,
+    /// Those of them that cannot be read.
+    unread: HashSet<String>,
+}
+
+impl<'a> Scope<'a> {
+    fn of(items: &'a [Item]) -> Self {
+        let name = |item: &'a Item| {
+            if let Item::Recipe(line) = item { Some((&*line.name.text, line.name.span)) } else { None }
+        };
+        Scope { declared: items.iter().filter_map(name).collect(), ..Scope::default() }
+    }
+}
+
 impl<'a> Checker<'a> {
-    fn new(sources: &'a Sources, catalog: &'a Catalog, file: &'a File, given: params::Given) -> Self {
+    fn new(
+        sources: &'a Sources,
+        catalog: &'a Catalog,
+        file: &'a File,
+        given: given::Given,
+        library: &'a library::Library,
+    ) -> Self {
         Checker {
             sources,
             catalog,
+            source: file.source,
             diagnostics: Vec::new(),
             names: HashMap::new(),
-            below: names::below(file),
+            below: names::below(&file.items),
             owned: owned::Values::default(),
             steps: Vec::new(),
             budgets: Vec::new(),
             params: Vec::new(),
             given,
+            overrides: Vec::new(),
+            library,
+            modules: Vec::new(),
+            uses: Vec::new(),
+            scopes: vec![Scope::of(&file.items)],
+            scope: 0,
+            order: usize::MAX,
+            calls: Vec::new(),
+            opened: 0,
+            too_large: false,
+            trying: false,
+            said: HashSet::new(),
+            said_none: [false; 2],
+            texts: Vec::new(),
             unread: false,
         }
     }
@@ -112,14 +193,8 @@ impl<'a> Checker<'a> {
                 let word = if entry.sort == EntrySort::Device { "device" } else { "shape" };
                 self.misplaced(word, entry.span);
             }
-            Item::Later(later) => {
-                self.unread = true;
-                self.report(
-                    Diagnostic::error("not_yet", format!("`{}` is not yet in this version", later.keyword))
-                        .label(later.span, "cannot be read yet")
-                        .help("write the stages out in this file"),
-                );
-            }
+            Item::Use(line) => self.used(line),
+            Item::Recipe(line) => self.recipe(line),
             Item::Broken(broken) => self.broken(broken),
         }
     }
@@ -181,6 +256,7 @@ impl<'a> Checker<'a> {
         self.unread = true;
         let words: Vec<&str> = broken.words.iter().map(|word| &*word.text).collect();
         match (words.first(), broken.words.get(1)) {
+            (Some(&"recipe"), Some(name)) => drop(self.scopes[self.scope].unread.insert(name.text.clone())),
             (Some(&("let" | "param")), Some(name)) => {
                 self.names.insert(name.text.clone(), names::Named::unknown(name.span));
             }
@@ -194,6 +270,7 @@ impl<'a> Checker<'a> {
 
     fn finish(mut self, file: &File) -> (Option<Plan>, Vec<Diagnostic>) {
         self.params_left();
+        self.sets_left();
         let read = file.items.iter().all(|item| !matches!(item, Item::Broken(_)));
         if !self.unread && !self.diagnostics.iter().any(Diagnostic::is_error) {
             self.unused();
@@ -207,6 +284,9 @@ impl<'a> Checker<'a> {
             values: self.owned.finish(),
             budgets: self.budgets,
             params: self.params,
+            used: self.library.modules.iter().map(|module| module.file.source).collect(),
+            texts: self.texts,
+            overrides: self.overrides,
         };
         (Some(plan), self.diagnostics)
     }

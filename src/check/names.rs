@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use super::Checker;
-use crate::plan::{Val, ValueId};
-use crate::syntax::{File, Item, LetLine, Word};
+use crate::plan::{CallArg, Val, ValueId};
+use crate::syntax::{Item, LetLine, Word};
 use crate::text::{Diagnostic, Span};
 
 /// A resolved value, with what is needed to use it elsewhere than where it was written.
@@ -16,11 +17,13 @@ pub(super) struct Datum {
     pub folder: PathBuf,
     /// How it was written, where that is a plain number: `${lr}` gives `3e-4`, not `0.0003`.
     pub shown: Option<String>,
+    /// In a recipe: the call's argument that it is.
+    pub from: Option<Rc<CallArg>>,
 }
 
 impl Datum {
     pub fn plain(val: Val) -> Self {
-        Datum { val, folder: PathBuf::new(), shown: None }
+        Datum { val, folder: PathBuf::new(), shown: None, from: None }
     }
 }
 
@@ -30,6 +33,8 @@ pub(super) struct Named {
     pub span: Span,
     pub used: bool,
     pub what: What,
+    /// A recipe's parameter: it goes on as what stages make of it.
+    pub follows: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -39,16 +44,20 @@ pub(super) enum What {
     Unknown,
     /// A model or data.
     Owned(ValueId),
+    /// A recipe's parameter while no call gives it a value.
+    Open,
+    /// An input of a recipe that the call leaves out.
+    Absent,
 }
 
 impl Named {
     pub fn unknown(span: Span) -> Self {
-        Named { span, used: false, what: What::Unknown }
+        Named { span, used: false, what: What::Unknown, follows: false }
     }
 }
 
-/// Every name a file declares, to tell a name that comes later from one that does not exist.
-pub(super) fn below(file: &File) -> HashMap<&str, Span> {
+/// Every name that a file or a recipe's body declares, to tell a name that comes later from one that does not exist.
+pub(super) fn below(items: &[Item]) -> HashMap<&str, Span> {
     fn name(item: &Item) -> Option<&Word> {
         match item {
             Item::Param(line) => Some(&line.name),
@@ -57,7 +66,7 @@ pub(super) fn below(file: &File) -> HashMap<&str, Span> {
             _ => None,
         }
     }
-    file.items.iter().filter_map(name).map(|word| (&*word.text, word.span)).collect()
+    items.iter().filter_map(name).map(|word| (&*word.text, word.span)).collect()
 }
 
 impl Checker<'_> {
@@ -67,7 +76,7 @@ impl Checker<'_> {
             return;
         }
         let what = datum.map_or(What::Unknown, What::Known);
-        self.names.insert(name.text.clone(), Named { span: name.span, used: false, what });
+        self.names.insert(name.text.clone(), Named { span: name.span, used: false, what, follows: false });
     }
 
     /// Reports a name that is taken or not to be had.
@@ -102,6 +111,8 @@ impl Checker<'_> {
     pub fn unused(&mut self) {
         let mut idle: Vec<(&String, &Named)> =
             self.names.iter().filter(|(_, named)| !named.used && !matches!(named.what, What::Owned(_))).collect();
+        // What a `use` brings in is a matter of its line.
+        idle.retain(|(_, named)| named.span.source == self.source);
         idle.sort_by_key(|(_, named)| named.span.start);
         let found: Vec<_> = idle
             .into_iter()
@@ -112,6 +123,8 @@ impl Checker<'_> {
             })
             .collect();
         self.diagnostics.extend(found);
+        self.idle_uses();
+        self.idle_recipes();
         self.idle_values();
     }
 }

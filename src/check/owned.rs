@@ -53,6 +53,47 @@ impl Values {
         id
     }
 
+    /// A value that no stage finds by itself.
+    pub fn hide(&mut self, owned: Owned) -> ValueId {
+        self.all.push(owned);
+        ValueId(self.all.len() - 1)
+    }
+
+    pub fn rename(&mut self, id: ValueId, name: Option<String>) {
+        if let Some(owned) = self.all.get_mut(id.0) {
+            owned.name = name;
+        }
+    }
+
+    /// Other lists of what is alive and unnamed, for the length of a recipe's body; returns those there were.
+    pub fn swap_unnamed(&mut self, models: Vec<ValueId>, data: Vec<ValueId>) -> (Vec<ValueId>, Vec<ValueId>) {
+        (std::mem::replace(&mut self.models, models), std::mem::replace(&mut self.data, data))
+    }
+
+    /// The one of some values that `id` was made of, by however many stages.
+    pub fn root(&self, id: ValueId, mut of: impl Iterator<Item = ValueId> + Clone) -> Option<ValueId> {
+        let mut made = id;
+        while let Some(before) = self.get(made).of {
+            if of.clone().any(|other| other == before) {
+                return of.find(|other| *other == before);
+            }
+            made = before;
+        }
+        None
+    }
+
+    /// A value that a recipe leaves, as its caller knows it: made by the call, of `of`.
+    pub fn hand_back(&mut self, id: ValueId, name: Option<String>, call: Span, maker: &str, of: Option<ValueId>) {
+        let Some(owned) = self.all.get_mut(id.0) else { return };
+        owned.name = name;
+        owned.made_at = call;
+        owned.maker = maker.to_owned();
+        owned.of = of;
+        if owned.name.is_none() {
+            if owned.is_model { self.models.push(id) } else { self.data.push(id) }
+        }
+    }
+
     pub fn take(&mut self, id: ValueId, step: usize, span: Span) {
         if let Some(owned) = self.all.get_mut(id.0) {
             owned.taken = Some((step, span));

@@ -1,40 +1,12 @@
-//! `param` lines and what the command line gives for them.
-
-use std::path::{Path, PathBuf};
+//! `param` lines and what is given for them.
 
 use super::Checker;
+use super::given::{Layer, variable};
 use super::names::Datum;
 use crate::catalog::{Atom, Kind, Misfit};
-use crate::plan::Val;
-use crate::syntax::{self, Expr, ExprKind, ParamLine, Range};
-use crate::text::{Diagnostic, Sources, Span, nearest};
-
-/// `name=value` from the command line, each a source of its own so that a mistake in it can be pointed at.
-#[derive(Default)]
-pub(super) struct Given(Vec<One>);
-
-struct One {
-    name: String,
-    name_span: Span,
-    value_span: Span,
-    value: Result<Expr, Vec<Diagnostic>>,
-    used: bool,
-}
-
-impl Given {
-    pub fn read(params: &[(String, String)], sources: &mut Sources) -> Given {
-        let one = |(name, value): &(String, String)| {
-            let text = format!("{name}={value}");
-            let length = text.len();
-            // Paths of the command line are relative to the working directory.
-            let id = sources.add("<command line>", Path::new(""), text);
-            let value_span = Span::new(id, name.len() + 1, length);
-            let value = syntax::parse_value(sources, value_span);
-            One { name: name.clone(), name_span: Span::new(id, 0, name.len()), value_span, value, used: false }
-        };
-        Given(params.iter().map(one).collect())
-    }
-}
+use crate::plan::{Override, Val};
+use crate::syntax::{Expr, ExprKind, ParamLine, Range};
+use crate::text::{Diagnostic, Span, nearest};
 
 impl Checker<'_> {
     pub fn param(&mut self, line: &ParamLine) {
@@ -76,7 +48,7 @@ impl Checker<'_> {
         self.declare(&line.name, datum);
     }
 
-    fn default(&mut self, expr: &Expr, kind: Option<&Kind>, name: &str) -> Option<Datum> {
+    pub fn default(&mut self, expr: &Expr, kind: Option<&Kind>, name: &str) -> Option<Datum> {
         let datum = self.eval(expr, kind)?;
         match kind {
             // `none` says that there is no value, whatever the kind.
@@ -85,32 +57,57 @@ impl Checker<'_> {
         }
     }
 
-    /// Marks what the command line gives for a name; a second giving is an error.
+    /// Marks what is given for a name, and finds which counts: the command line goes before the environment, that
+    /// before a file. Giving it twice in one place is an error.
     fn mark_given(&mut self, name: &str) -> Option<usize> {
-        let mut first: Option<usize> = None;
+        let variable = variable(name);
+        let mut best: Option<usize> = None;
         let mut twice = None;
-        for (at, one) in self.given.0.iter_mut().enumerate().filter(|(_, one)| one.name == name) {
+        for at in 0..self.given.params.len() {
+            let one = &mut self.given.params[at];
+            if one.name != *(if one.layer == Layer::Environment { &variable } else { name }) {
+                continue;
+            }
             one.used = true;
-            match first {
-                None => first = Some(at),
-                Some(_) => twice = Some(one.name_span),
+            let (layer, span) = (one.layer, one.name_span);
+            match best.and_then(|best| self.given.params.get(best)) {
+                Some(known) if known.layer == layer => twice = Some((span, layer)),
+                Some(known) if known.layer > layer => {}
+                _ => best = Some(at),
             }
         }
-        if let Some(span) = twice {
+        if let Some((span, layer)) = twice {
             self.report(
-                Diagnostic::error("param.twice", format!("`{name}` is given twice on the command line"))
+                Diagnostic::error("param.twice", format!("`{name}` is given twice {}", layer.words()))
                     .label(span, "again")
                     .help("give it once"),
             );
         }
-        first
+        best
     }
 
     fn given_value(&mut self, at: usize, kind: Option<&Kind>, declared: &Span) -> Option<Datum> {
-        let one = self.given.0.get(at)?;
-        let (name, span, value) = (one.name.clone(), one.value_span, one.value.clone());
+        let one = self.given.params.get(at)?;
+        let (name, span, value, layer) = (one.name.clone(), one.value_span, one.value.clone(), one.layer);
+        let text = self.sources.slice(one.name_span.to(span)).to_owned();
+        self.overrides.push(Override { what: text, from: layer.words() });
+        self.outer_value(&name, span, value, kind, *declared, true)
+    }
+
+    /// A value from outside the file, held to a kind. `none` is left to the place where it is used, if `open`.
+    pub fn outer_value(
+        &mut self,
+        name: &str,
+        span: Span,
+        value: Result<Expr, Vec<Diagnostic>>,
+        kind: Option<&Kind>,
+        declared: Span,
+        open: bool,
+    ) -> Option<Datum> {
+        let declared = &declared;
         let raw = self.sources.slice(span).to_owned();
-        let bare = Datum { val: Val::Str(raw.clone()), folder: PathBuf::new(), shown: None };
+        let folder = self.sources.get(span.source).folder.clone();
+        let bare = Datum { val: Val::Str(raw.clone()), folder, shown: None, from: None };
         let takes_text = kind.is_some_and(Kind::takes_text) && !raw.starts_with(['"', '@']);
         let expr = match value {
             Ok(expr) => expr,
@@ -118,7 +115,7 @@ impl Checker<'_> {
             Err(_) if takes_text || (kind.is_none() && !raw.contains('"') && !raw.trim().is_empty()) => {
                 let expr = Expr { kind: ExprKind::Wrong, span };
                 return match kind {
-                    Some(kind) => self.fitted(bare, kind, &name, &expr, Some(*declared)),
+                    Some(kind) => self.fitted(bare, kind, name, &expr, Some(*declared)),
                     None => Some(bare),
                 };
             }
@@ -145,12 +142,12 @@ impl Checker<'_> {
             _ => self.eval(&expr, kind),
         }?;
         let Some(kind) = kind else { return Some(datum) };
-        if datum.val == Val::None {
+        if datum.val == Val::None && open {
             return Some(datum);
         }
         let fits = self.catalog.fit(kind, &datum.val, &datum.folder).is_ok();
         let datum = if takes_text && !fits { bare } else { datum };
-        self.fitted(datum, kind, &name, &expr, Some(*declared))
+        self.fitted(datum, kind, name, &expr, Some(*declared))
     }
 
     /// Holds a value to a kind; the rest of it stays.
@@ -172,18 +169,32 @@ impl Checker<'_> {
         }
     }
 
-    /// What the command line gives and no param wants.
+    /// What is given and no param wants. A variable of the environment may be meant for another pipeline.
     pub fn params_left(&mut self) {
-        let left: Vec<(String, Span)> =
-            self.given.0.iter().filter(|one| !one.used).map(|one| (one.name.clone(), one.name_span)).collect();
-        for (name, span) in left {
+        let mut left = Vec::new();
+        for one in self.given.params.iter().filter(|one| !one.used) {
+            left.push((one.name.clone(), one.name_span, one.layer));
+        }
+        for (name, span, layer) in left {
             // An unreadable file may well declare it.
             if self.unread {
                 continue;
             }
             let names: Vec<&str> = self.params.iter().map(|(name, _)| &**name).collect();
-            let diagnostic = Diagnostic::error("param.unknown", format!("the pipeline has no param `{name}`"))
-                .label(span, "given on the command line");
+            let place = format!("given {}", layer.words());
+            if layer == Layer::Environment {
+                let message = format!("the pipeline has no param for `{name}`");
+                let known: Vec<String> = names.iter().map(|name| variable(name)).collect();
+                let diagnostic = Diagnostic::warning("param.unknown", message).label(span, place);
+                let near = nearest(&name, known.iter().map(|name| &**name));
+                self.report(match near {
+                    Some(near) => diagnostic.help(format!("write `{near}`")),
+                    None => diagnostic,
+                });
+                continue;
+            }
+            let diagnostic =
+                Diagnostic::error("param.unknown", format!("the pipeline has no param `{name}`")).label(span, place);
             let diagnostic = match nearest(&name, names.iter().copied()) {
                 Some(near) => diagnostic.help(format!("write `{near}=…`")),
                 None if names.is_empty() => diagnostic.help(format!("declare it in the file: `param {name} = …`")),
@@ -218,7 +229,8 @@ pub(super) fn sample(kind: &Kind) -> &str {
         Some(Atom::Float(_)) => "0.1",
         Some(Atom::Bool) => "true",
         Some(Atom::String) => "\"text\"",
-        Some(Atom::Path | Atom::Output) => "\"path\"",
+        Some(Atom::Path) => "\"path\"",
+        Some(Atom::Output) => "\"out/model\"",
         Some(Atom::Bytes) => "5GB",
         Some(Atom::Percent(_)) => "3%",
         Some(Atom::Steps(_)) => "50steps",

@@ -1,8 +1,8 @@
 //! One stage: its name, its arguments, its place in the plan.
 
-use super::names::{Named, What};
+use super::names::{Datum, Named, What};
 use super::{Checker, params};
-use crate::catalog::StageDecl;
+use crate::catalog::{InputDecl, StageDecl};
 use crate::plan::{Arg, Args, Step, Val};
 use crate::syntax::{Expr, ExprKind, Part, StageLine, Word};
 use crate::text::{Diagnostic, Span};
@@ -13,9 +13,9 @@ pub(super) struct Filled<'a> {
     /// The stage's words.
     pub name_span: Span,
     /// No value: it was given, and that had an error.
-    pub args: Vec<Option<(Option<Val>, Span)>>,
-    /// The name of a value for each input that was given one, and where; no name: that had an error.
-    pub inputs: Vec<Option<(Option<Word>, Span)>>,
+    pub args: Vec<Option<(Option<Datum>, Span)>>,
+    /// The names of values for each input that was given some, and where; no name: that had an error.
+    pub inputs: Vec<Option<(Vec<Word>, Span)>>,
 }
 
 impl<'a> Checker<'a> {
@@ -26,6 +26,14 @@ impl<'a> Checker<'a> {
                 Part::Value(Expr { kind: ExprKind::Word(word), span }) => words.push((word, *span)),
                 _ => break,
             }
+        }
+        self.opened += usize::from(self.order != usize::MAX);
+        let texts: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        if let Some((first, span)) = words.first()
+            && self.catalog.stage_at(&texts).is_none()
+            && let Some(recipe) = self.recipe_at(first)
+        {
+            return self.call(line, *span, &recipe);
         }
         let Some((count, decl)) = self.find_stage(&words) else {
             self.unread = true;
@@ -38,10 +46,44 @@ impl<'a> Checker<'a> {
             (Some((_, first)), Some((_, last))) => first.to(*last),
             _ => line.span,
         };
+        let filled = self.fill(line, count, name_span, decl);
+        self.missing(&filled, line.span);
+        let step = self.steps.len();
+        let (inputs, makes) = self.pass_values(&filled, line.alias.as_ref(), step);
+        let args = decl.args.iter().zip(filled.args).map(|(arg, given)| match given {
+            Some((datum, span)) => {
+                let from = datum.as_ref().and_then(|datum| datum.from.as_deref().cloned());
+                let val = datum.map_or(Val::None, |datum| datum.val);
+                Arg { name: arg.name.clone(), val, span: Some(span), from }
+            }
+            None => {
+                Arg { name: arg.name.clone(), val: arg.default.clone().unwrap_or(Val::None), span: None, from: None }
+            }
+        });
+        let asked = self.calls.first().copied().unwrap_or(line.span);
+        self.steps.push(Step {
+            stage: decl.name.clone(),
+            span: line.span,
+            name_span,
+            line: self.sources.line_column(asked).0,
+            calls: self.calls.clone(),
+            args: Args(args.collect()),
+            inputs,
+            makes,
+        });
+    }
+
+    /// What a statement gives a stage or a recipe, behind the words of its name.
+    pub fn fill<'d>(&mut self, line: &StageLine, count: usize, name_span: Span, decl: &'d StageDecl) -> Filled<'d> {
         let mut filled =
             Filled { decl, name_span, args: vec![None; decl.args.len()], inputs: vec![None; decl.inputs.len()] };
         let before = self.diagnostics.len();
+        let mut taken = false;
         for (at, part) in line.parts.iter().enumerate().skip(count) {
+            // A value that was said with the name before it.
+            if std::mem::take(&mut taken) {
+                continue;
+            }
             if self.statement_in(line.parts.get(at..).unwrap_or(&[]), filled.name_span) {
                 break;
             }
@@ -51,27 +93,43 @@ impl<'a> Checker<'a> {
             }
             match part {
                 Part::Argument { name, value } => self.argument(&mut filled, name, value),
-                Part::Value(Expr { kind: ExprKind::Word(word), span }) => self.bare_word(&mut filled, word, *span),
+                Part::Value(Expr { kind: ExprKind::Word(word), span }) => {
+                    taken = self.apart(&mut filled, word, *span, line.parts.get(at + 1));
+                    if !taken {
+                        self.bare_word(&mut filled, word, *span);
+                    }
+                }
                 Part::Value(value) => self.positional(&mut filled, value),
             }
         }
         self.gather(before, decl);
-        self.missing(&filled, line.span);
-        let step = self.steps.len();
-        let (inputs, makes) = self.pass_values(&filled, line.alias.as_ref(), step);
-        let args = decl.args.iter().zip(filled.args).map(|(arg, given)| match given {
-            Some((val, span)) => Arg { name: arg.name.clone(), val: val.unwrap_or(Val::None), span: Some(span) },
-            None => Arg { name: arg.name.clone(), val: arg.default.clone().unwrap_or(Val::None), span: None },
-        });
-        self.steps.push(Step {
-            stage: decl.name.clone(),
-            span: line.span,
-            name_span,
-            line: self.sources.line_column(line.span).0,
-            args: Args(args.collect()),
-            inputs,
-            makes,
-        });
+        self.override_args(&mut filled, line.span);
+        filled
+    }
+
+    /// `rank 8`: a name and its value without the `=` between. Says so once.
+    fn apart(&mut self, filled: &mut Filled<'_>, word: &str, span: Span, next: Option<&Part>) -> bool {
+        let decl = filled.decl;
+        let Some(at) = decl.args.iter().position(|arg| arg.name == word && !arg.kind.is_flag()) else { return false };
+        let symbol = next_positional(filled).is_some_and(|next| decl.args[next].kind.has_symbol(word));
+        let Some(Part::Value(value)) = next else { return false };
+        if symbol || self.names.contains_key(word) {
+            return false;
+        }
+        if let ExprKind::Word(next) = &value.kind
+            && !decl.args[at].kind.has_symbol(next)
+            && !self.names.contains_key(next)
+        {
+            return false;
+        }
+        let written = self.sources.slice(value.span).to_owned();
+        self.report(
+            Diagnostic::error("syntax.equals", "an `=` is missing between a name and its value")
+                .label(span.to(value.span), "apart")
+                .help(format!("write `{word}={written}`")),
+        );
+        filled.args[at].get_or_insert((None, span));
+        true
     }
 
     /// Many words that one stage does not know are one mistake as a rule, a lost line break or a wrong stage: from the
@@ -95,8 +153,11 @@ impl<'a> Checker<'a> {
             }
         }
         let message = format!("`{}` does not know {} more arguments", decl.name, rest.len());
-        let mut together = Diagnostic::error("name.unknown_argument", message)
-            .help("is this the stage that is meant, and is no line break missing?");
+        let known = rest.iter().all(|diagnostic| diagnostic.help.is_some());
+        let mut together = Diagnostic::error("name.unknown_argument", message).help(match known {
+            true => "write each as it is called here",
+            false => "is this the stage that is meant, and is no line break missing?",
+        });
         for diagnostic in rest {
             if let Some(label) = diagnostic.labels.first() {
                 together = together.label(label.span, diagnostic.help.unwrap_or_else(|| label.text.clone()));
@@ -108,7 +169,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Another stage's name in the middle of a stage: its line break was lost.
-    fn stage_in(&self, filled: &Filled<'a>, parts: &[Part]) -> Option<(Span, &'a StageDecl)> {
+    fn stage_in(&self, filled: &Filled<'_>, parts: &[Part]) -> Option<(Span, &'a StageDecl)> {
         let mut words: Vec<(&str, Span)> = Vec::new();
         for part in parts.iter().take(2) {
             match part {
@@ -149,7 +210,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Says so once; what the other stage was given is not looked at.
-    fn run_on(&mut self, filled: &Filled<'a>, other: &StageDecl, words: Span) {
+    fn run_on(&mut self, filled: &Filled<'_>, other: &StageDecl, words: Span) {
         self.report(
             Diagnostic::error("syntax.statement", format!("`{}` begins in the middle of a stage", other.name))
                 .label(words, "is a stage of its own")
@@ -161,7 +222,7 @@ impl<'a> Checker<'a> {
     }
 
     /// `name=value`
-    fn argument(&mut self, filled: &mut Filled<'a>, name: &Word, value: &Expr) {
+    fn argument(&mut self, filled: &mut Filled<'_>, name: &Word, value: &Expr) {
         let decl = filled.decl;
         if let Some(at) = decl.args.iter().position(|arg| arg.name == name.text) {
             let val = self.held_to(filled, at, value);
@@ -170,24 +231,8 @@ impl<'a> Checker<'a> {
             if let Some((_, first)) = &filled.inputs[at] {
                 return self.twice(&name.text, name.span, *first);
             }
-            let word = match &value.kind {
-                ExprKind::Word(word) => Some(Word { text: word.clone(), span: value.span }),
-                ExprKind::Wrong => None,
-                _ => {
-                    let what = if decl.inputs[at].pattern.is_model() { "a model" } else { "data" };
-                    let maker = if decl.inputs[at].pattern.is_model() { "load model" } else { "load data" };
-                    self.report(
-                        Diagnostic::error("value.name", format!("`{}=` takes the name of {what}", name.text))
-                            .label(value.span, "is no name")
-                            .help(format!(
-                                "name it where it is made, `{maker} … as rows`, and write `{}=rows`",
-                                name.text
-                            )),
-                    );
-                    None
-                }
-            };
-            filled.inputs[at] = Some((word, name.span));
+            let words = self.value_names(&decl.inputs[at], &name.text, value);
+            filled.inputs[at] = Some((words, name.span));
         } else if let Some(flag) = self.denied_flag(decl, &name.text) {
             let flag = &decl.args[flag].name;
             self.report(
@@ -196,8 +241,39 @@ impl<'a> Checker<'a> {
                     .help(format!("write `no_{flag}`, or `{flag}=false`")),
             );
         } else {
-            self.unknown_argument(decl, name, filled.name_span);
+            self.unknown_argument(filled, name);
         }
+    }
+
+    /// The names behind an input's key; none where they are no names, which is reported.
+    fn value_names(&mut self, input: &InputDecl, key: &str, value: &Expr) -> Vec<Word> {
+        let word = |value: &Expr| match &value.kind {
+            ExprKind::Word(word) => Some(Word { text: word.clone(), span: value.span }),
+            _ => None,
+        };
+        let names = match &value.kind {
+            ExprKind::Wrong => return Vec::new(),
+            ExprKind::List(items) if input.many => items.iter().map(word).collect(),
+            _ => word(value).map(|word| vec![word]),
+        };
+        if let Some(names) = names.filter(|names| !names.is_empty()) {
+            return names;
+        }
+        let is_model = input.pattern.is_model();
+        let (what, maker) = if is_model { ("a model", "load model") } else { ("data", "load data") };
+        let (name, write) = if input.many {
+            ("first", "[first second]")
+        } else if is_model {
+            ("base", "base")
+        } else {
+            ("rows", "rows")
+        };
+        self.report(
+            Diagnostic::error("value.name", format!("`{key}=` takes the name of {what}"))
+                .label(value.span, "is no name")
+                .help(format!("name it where it is made, `{maker} … as {name}`, and write `{key}={write}`")),
+        );
+        Vec::new()
     }
 
     /// The flag that `no_x` denies.
@@ -207,20 +283,20 @@ impl<'a> Checker<'a> {
     }
 
     /// A word by itself: a flag, a symbol for the next positional, a name of the user.
-    fn bare_word(&mut self, filled: &mut Filled<'a>, word: &str, span: Span) {
+    fn bare_word(&mut self, filled: &mut Filled<'_>, word: &str, span: Span) {
         let decl = filled.decl;
         let flag = decl.args.iter().position(|arg| arg.name == word && arg.kind.is_flag());
         if let Some(at) = flag {
-            return self.put(filled, at, Some(Val::Bool(true)), span);
+            return self.put(filled, at, Some(Datum::plain(Val::Bool(true))), span);
         }
         if let Some(at) = self.denied_flag(decl, word) {
-            return self.put(filled, at, Some(Val::Bool(false)), span);
+            return self.put(filled, at, Some(Datum::plain(Val::Bool(false))), span);
         }
         let expr = Expr { kind: ExprKind::Word(word.to_owned()), span };
         if let Some(at) = next_positional(filled)
             && decl.args[at].kind.has_symbol(word)
         {
-            return self.put(filled, at, Some(Val::Symbol(word.to_owned())), span);
+            return self.put(filled, at, Some(Datum::plain(Val::Symbol(word.to_owned()))), span);
         }
         match self.names.get_mut(word).map(|named| (named.what.clone(), named.span)) {
             Some((What::Owned(id), declared)) => {
@@ -240,7 +316,7 @@ impl<'a> Checker<'a> {
                 // It is clear what was meant, so the input is not missed as well.
                 let input = decl.inputs.iter().position(|input| input.pattern.is_model() == is_model);
                 if let Some(at) = input {
-                    filled.inputs[at].get_or_insert((None, span));
+                    filled.inputs[at].get_or_insert((Vec::new(), span));
                 }
             }
             Some(_) => self.positional(filled, &expr),
@@ -249,7 +325,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn positional(&mut self, filled: &mut Filled<'a>, value: &Expr) {
+    fn positional(&mut self, filled: &mut Filled<'_>, value: &Expr) {
         let decl = filled.decl;
         if let Some(at) = next_positional(filled) {
             let val = self.held_to(filled, at, value);
@@ -293,14 +369,14 @@ impl<'a> Checker<'a> {
     }
 
     /// The value, held to an argument's kind.
-    fn held_to(&mut self, filled: &Filled<'a>, at: usize, value: &Expr) -> Option<Val> {
+    fn held_to(&mut self, filled: &Filled<'_>, at: usize, value: &Expr) -> Option<Datum> {
         let arg = &filled.decl.args[at];
         let datum = self.eval(value, Some(&arg.kind))?;
         if datum.val == Val::None && arg.default == Some(Val::None) {
-            return Some(Val::None);
+            return Some(datum);
         }
         match self.catalog.fit(&arg.kind, &datum.val, &datum.folder) {
-            Ok(val) => Some(val),
+            Ok(val) => Some(Datum { val, ..datum }),
             Err(misfit) => {
                 self.misfit(&arg.name, &arg.kind, &misfit, &datum.val, value);
                 None
@@ -308,7 +384,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn put(&mut self, filled: &mut Filled<'a>, at: usize, val: Option<Val>, span: Span) {
+    fn put(&mut self, filled: &mut Filled<'_>, at: usize, val: Option<Datum>, span: Span) {
         match &filled.args[at] {
             Some((_, first)) => {
                 let name = filled.decl.args[at].name.clone();
@@ -328,7 +404,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Arguments without a default that were not given.
-    fn missing(&mut self, filled: &Filled<'a>, statement: Span) {
+    pub fn missing(&mut self, filled: &Filled<'_>, statement: Span) {
         let decl = filled.decl;
         // A short statement is shown as it would be; of a long one, its beginning.
         let whole = self.sources.slice(statement);

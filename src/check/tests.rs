@@ -143,6 +143,85 @@ fn an_unreadable_file_makes_no_plan_even_from_its_ast() {
     for wrong in ["train lora (\n", "train lora rank=8x\n", "train lora\nuse \"a\"\n"] {
         let id = sources.add("t.tp", Path::new(""), format!("{BASE}{wrong}"));
         let (file, _) = crate::syntax::parse(&sources, id);
-        assert!(check(&file, &mut sources, Catalog::standard(), &[]).0.is_none(), "{wrong}");
+        assert!(check(&file, &mut sources, Catalog::standard(), &Asked::default()).0.is_none(), "{wrong}");
+    }
+}
+
+/// A pipeline with all that can stand beside it.
+fn asked(text: &str, asked: &Asked) -> (Option<Plan>, Vec<Diagnostic>) {
+    let mut sources = Sources::default();
+    let id = sources.add("t.tp", Path::new("home"), text);
+    check_asked(id, &mut sources, Catalog::standard(), asked)
+}
+
+#[test]
+fn the_nearest_value_of_a_param_counts() {
+    let text = format!(
+        "{BASE}param lr = 1\nparam batch-size = 1\nparam out: Path = \"a\"\n\
+                        train lora lr=lr batch=batch-size\nsave adapter \"${{out}}\"\n"
+    );
+    let file = "# ours\nlr = 2  # two\nbatch-size = 2\nout = \"x\"\n";
+    let mut given =
+        Asked { files: vec![("team.params".into(), PathBuf::from("team"), file.into())], ..Asked::default() };
+    let values = |given: &Asked| {
+        let (plan, diagnostics) = asked(&text, given);
+        let plan = plan.unwrap_or_else(|| panic!("{diagnostics:?}"));
+        (
+            plan.steps[2].args.float("lr"),
+            plan.steps[2].args.count("batch"),
+            plan.steps[3].args.path("path"),
+            plan.overrides.len(),
+        )
+    };
+    assert_eq!(values(&Asked::default()), (1.0, 1, Some("home/a".into()), 0));
+    assert_eq!(values(&given), (2.0, 2, Some("team/x".into()), 3));
+    given.variables = vec![("TUNEPIPE_PARAM_BATCH_SIZE".into(), "3".into()), ("TUNEPIPE_PARAM_LR".into(), "3".into())];
+    assert_eq!(values(&given), (3.0, 3, Some("team/x".into()), 3));
+    given.params = vec![("lr".into(), "4".into())];
+    assert_eq!(values(&given), (4.0, 3, Some("team/x".into()), 3));
+
+    given.variables.push(("TUNEPIPE_PARAM_RL".into(), "3".into()));
+    given.files[0].2 += "lr = 7\nepochs 3\nwarm = 1%\n";
+    let (plan, diagnostics) = asked(&text, &given);
+    assert!(plan.is_none());
+    let mut codes: Vec<_> = diagnostics.iter().map(|found| (found.code, found.is_error())).collect();
+    codes.sort_unstable();
+    // A variable may be meant for another pipeline; what a file says twice or to nobody is a mistake.
+    let wrong = [("param.line", true), ("param.twice", true), ("param.unknown", false), ("param.unknown", true)];
+    assert_eq!(codes, wrong);
+}
+
+#[test]
+fn set_replaces_one_argument_of_one_stage() {
+    let text = format!(
+        "{BASE}recipe small(model: Model<dense>, data: Data, rank: Int = 4)\n  train lora rank=rank batch=4\n\
+                        train lora rank=2\nsave adapter\nload model \"m\" as m\nsmall model=m\n"
+    );
+    let set = |sets: &[&str]| {
+        let sets = sets.iter().map(|set| (*set).to_owned()).collect();
+        let (plan, diagnostics) = asked(&text, &Asked { sets, ..Asked::default() });
+        let codes: Vec<_> = diagnostics.iter().filter(|found| found.is_error()).map(|found| found.code).collect();
+        let trained = |plan: Plan| -> Vec<(usize, usize, bool)> {
+            let trains = plan.steps.iter().filter(|step| step.stage == "train lora");
+            trains
+                .map(|step| (step.args.count("rank"), step.args.count("batch"), step.args.flag("recompute")))
+                .collect()
+        };
+        (plan.map(trained).unwrap_or_default(), codes)
+    };
+    assert_eq!(set(&[]), (vec![(2, 1, false), (4, 4, false)], vec![]));
+    let line = 1 + text.lines().position(|line| line.starts_with("train lora rank=2")).expect("stands there");
+    let sets = [format!("{line}.batch=8"), format!("{line}.recompute"), "small.rank=16".into()];
+    assert_eq!(set(&[&sets[0], &sets[1], &sets[2]]), (vec![(2, 8, true), (16, 4, false)], vec![]));
+    for (wrong, code) in [
+        ("train.batch=2", "set.several"),
+        ("small.batch=2", "set.argument"),
+        ("trian.batch=2", "set.stage"),
+        ("batch=2", "set.form"),
+        ("save.path", "arg.no_value"),
+        ("small.rank=x", "name.unknown"),
+        ("small.rank=0.5", "type.whole"),
+    ] {
+        assert_eq!(set(&[wrong]), (vec![], vec![code]), "{wrong}");
     }
 }

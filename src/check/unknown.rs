@@ -1,12 +1,12 @@
 //! Stages, arguments and words that do not exist, each with the name that was probably meant.
 
-use super::Checker;
 use super::stage::{Filled, next_positional};
+use super::{Checker, foreign};
 use crate::catalog::StageDecl;
 use crate::syntax::Word;
 use crate::text::{Diagnostic, Span, nearest};
 
-const STATEMENTS: [&str; 4] = ["budget", "param", "let", "tunepipe"];
+const STATEMENTS: [&str; 6] = ["budget", "param", "let", "tunepipe", "use", "recipe"];
 
 impl<'a> Checker<'a> {
     /// The stage that some leading words name. An unknown one is reported; where it is clear which was meant, the
@@ -18,24 +18,52 @@ impl<'a> Checker<'a> {
             return Some(found);
         }
         let (first, first_span) = words.first()?;
+        // Its declaration has an error, which is reported.
+        if self.scopes[self.scope].unread.contains(*first) {
+            return None;
+        }
+        if let Some(declared) = self.scopes[self.scope].declared.get(first).copied() {
+            self.report(
+                Diagnostic::error("recipe.later", format!("`{first}` cannot be called here"))
+                    .label(*first_span, "called before it is declared")
+                    .label(declared, "declared here")
+                    .help("a recipe is called below its declaration, and never by itself"),
+            );
+            return None;
+        }
+        // `train qlora`: a recipe goes by its own name.
+        if let Some((second, second_span)) = words.get(1)
+            && catalog.stages.iter().any(|stage| stage.name.split(' ').next() == Some(first))
+            && self.recipe_names().any(|name| name == *second)
+        {
+            let diagnostic = Diagnostic::error("name.unknown_stage", format!("there is no stage `{first} {second}`"))
+                .label(first_span.to(*second_span), "unknown")
+                .help(format!("`{second}` is a recipe, and stands by itself: write `{second}`"));
+            self.report(diagnostic);
+            return None;
+        }
         // A slip in a name of as many words, each of them near.
         for count in (1..=texts.len().min(2)).rev() {
             let texts = texts.get(..count)?;
             let joined = texts.join(" ");
             let near = |name: &&str| {
                 let words: Vec<&str> = name.split(' ').collect();
-                words.len() == count && words.iter().zip(texts).all(|(word, text)| nearest(text, [*word]).is_some())
+                words.len() == count
+                    && words
+                        .iter()
+                        .zip(texts)
+                        .all(|(word, text)| text.starts_with(word) || nearest(text, [*word]).is_some())
             };
             let names = catalog.stages.iter().map(|stage| &*stage.name).filter(near);
-            let statements = STATEMENTS.iter().copied().filter(|_| count == 1);
-            if let Some(near) = nearest(&joined, names.chain(statements)) {
+            let statements = STATEMENTS.iter().copied().chain(self.recipe_names()).filter(|_| count == 1);
+            if let Some(near) = nearest(&joined, names.chain(statements)).map(str::to_owned) {
                 let span = first_span.to(words.get(count - 1)?.1);
                 self.report(
                     Diagnostic::error("name.unknown_stage", format!("there is no stage `{joined}`"))
                         .label(span, "unknown")
                         .help(format!("write `{near}`")),
                 );
-                return catalog.stage(near).map(|decl| (count, decl));
+                return catalog.stage(&near).map(|decl| (count, decl));
             }
         }
         let family: Vec<&str> = catalog
@@ -66,7 +94,30 @@ impl<'a> Checker<'a> {
         None
     }
 
-    pub fn unknown_argument(&mut self, decl: &StageDecl, name: &Word, stage: Span) {
+    /// An argument that the stage does not have. Where it is clear which was meant, that one is not missed as well.
+    pub fn unknown_argument(&mut self, filled: &mut Filled<'_>, name: &Word) {
+        let (decl, stage) = (filled.decl, filled.name_span);
+        let free = |filled: &Filled<'_>, word: &str| {
+            let arg = decl.args.iter().position(|arg| arg.name == word).filter(|at| filled.args[*at].is_none());
+            let input =
+                decl.inputs.iter().position(|input| input.name == word).filter(|at| filled.inputs[*at].is_none());
+            (arg, input)
+        };
+        let meant = decl.args.iter().map(|arg| &*arg.name).chain(decl.inputs.iter().map(|input| &*input.name));
+        let theirs = foreign::ours(&name.text).filter(|word| decl.arg(word).is_some());
+        let meant = theirs.or_else(|| nearest(&name.text, meant.filter(|word| free(filled, word) != (None, None))));
+        if let Some((arg, input)) = meant.map(|word| free(filled, word)) {
+            if let Some(at) = arg {
+                filled.args[at] = Some((None, name.span));
+            }
+            if let Some(at) = input {
+                filled.inputs[at] = Some((Vec::new(), name.span));
+            }
+        }
+        // A name in upper case is reported as such.
+        if name.text.chars().any(char::is_uppercase) {
+            return;
+        }
         let names = || decl.args.iter().map(|arg| &*arg.name).chain(decl.inputs.iter().map(|input| &*input.name));
         let diagnostic =
             Diagnostic::error("name.unknown_argument", format!("`{}` has no argument `{}`", decl.name, name.text))
@@ -78,7 +129,18 @@ impl<'a> Checker<'a> {
             .filter(|other| other.arg(&name.text).is_some())
             .map(|other| format!("`{}`", other.name))
             .collect();
+        let other = theirs.or(foreign::ours(&name.text));
         let diagnostic = match nearest(&name.text, names()) {
+            _ if theirs.is_some() => diagnostic.help(format!("write `{}`", theirs.unwrap_or_default())),
+            _ if other.is_some() => {
+                let near = other.unwrap_or_default();
+                let stages = self.catalog.stages.iter().filter(|stage| stage.arg(near).is_some());
+                let stages: Vec<String> = stages.map(|stage| format!("`{}`", stage.name)).collect();
+                diagnostic.help(format!("it is called `{near}` here, an argument of {}", stages.join(", ")))
+            }
+            _ if foreign::instead(&name.text).is_some() => {
+                diagnostic.help(foreign::instead(&name.text).unwrap_or_default())
+            }
             Some(near) if elsewhere.is_empty() => diagnostic.help(format!("write `{near}`")),
             _ if !elsewhere.is_empty() => diagnostic.label(stage, "this stage").note(format!(
                 "`{}` is an argument of {}",
@@ -91,7 +153,7 @@ impl<'a> Checker<'a> {
     }
 
     /// A word by itself that is neither flag nor symbol nor a name.
-    pub fn unknown_word(&mut self, filled: &mut Filled<'a>, word: &str, span: Span) {
+    pub fn unknown_word(&mut self, filled: &mut Filled<'_>, word: &str, span: Span) {
         let decl = filled.decl;
         let error = |code, message| Diagnostic::error(code, message).label(span, "stands alone");
         if let Some(arg) = decl.arg(word) {
@@ -113,6 +175,20 @@ impl<'a> Checker<'a> {
                     .label(span, "used before it is declared")
                     .label(declared, "declared here")
                     .help("move the declaration above this line"),
+            );
+        }
+        // `rank8`, `formatchat`: an `=` was left out.
+        let begun = decl.args.iter().filter(|arg| !arg.kind.is_flag() && word.len() > arg.name.len());
+        let begun = begun.filter(|arg| word.starts_with(&*arg.name)).max_by_key(|arg| arg.name.len());
+        if let Some(arg) = begun.filter(|_| nearest(word, decl.args.iter().map(|arg| &*arg.name)).is_none()) {
+            let value = word.get(arg.name.len()..).unwrap_or("");
+            if let Some(at) = decl.args.iter().position(|other| other.name == arg.name) {
+                filled.args[at].get_or_insert((None, span));
+            }
+            return self.report(
+                Diagnostic::error("syntax.equals", format!("`{word}` looks like `{}` without its `=`", arg.name))
+                    .label(span, "one word")
+                    .help(format!("write `{}={value}`", arg.name)),
             );
         }
         let at = next_positional(filled);

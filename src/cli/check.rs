@@ -1,40 +1,130 @@
 //! `tunepipe check`: types a pipeline, against its budgets too.
 
-use serde_json::json;
+use std::path::PathBuf;
 
-use super::prepare::{Prepared, answer, answer_json};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use super::files::named;
+use super::prepare::{Prepared, answer_json, complain};
 use super::{Exit, Pipeline};
 use crate::memory::{Bytes, Place};
 use crate::run::{Console, Voice};
 use crate::stages::Facts;
+use crate::text::{self, out};
 use crate::tools::{TargetPlan, target_json};
 
-pub fn check(pipeline: &Pipeline) -> Exit {
-    let mut prepared = match Prepared::read(pipeline) {
-        Ok(prepared) => prepared,
-        Err(exit) => return exit,
+/// How findings are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// For people
+    Text,
+    /// As workflow commands, which GitHub shows at the lines of a pull request
+    Github,
+}
+
+/// What came of one file.
+struct Checked {
+    file: PathBuf,
+    prepared: Prepared,
+    views: Vec<TargetPlan>,
+}
+
+pub fn check(pipeline: &Pipeline, form: Form) -> Exit {
+    // Words without `=` are further files.
+    let (params, more): (Vec<String>, Vec<String>) =
+        pipeline.params.iter().cloned().partition(|word| word.contains('='));
+    let mut paths = vec![pipeline.file.clone()];
+    paths.extend(more.into_iter().map(PathBuf::from));
+    let files = match named(&paths) {
+        Ok(files) => files,
+        Err(fault) => {
+            complain(&fault);
+            return Exit::Usage;
+        }
     };
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
     let facts = Facts::new(Box::new(Console::new(None, voice)));
-    let views = prepared.targets(&facts);
-    facts.quiet_down();
-    if pipeline.json {
-        answer_json(&json!({
-            "version": 1,
-            "file": pipeline.file.display().to_string(),
-            "ok": prepared.exit() == Exit::Done,
-            "targets": views.iter().map(target_json).collect::<Vec<_>>(),
-            "diagnostics": prepared.diagnostics_json(),
-        }));
-    } else {
-        prepared.report();
-        if !prepared.failed() {
-            for view in &views {
-                answer(&format!("{}: {}\n", pipeline.file.display(), verdict(view)));
+    let mut all = Vec::new();
+    let mut unreadable = false;
+    for file in files {
+        let one = Pipeline { file: file.clone(), params: params.clone(), ..pipeline.clone() };
+        match Prepared::read(&one) {
+            Ok(mut prepared) => {
+                let views = prepared.targets(&facts);
+                all.push(Checked { file, prepared, views });
             }
+            Err(_) => unreadable = true,
         }
     }
-    prepared.exit()
+    facts.quiet_down();
+    let single = paths.len() == 1 && all.len() == 1 && !paths[0].is_dir();
+    match (pipeline.json, form) {
+        (true, _) => answer_json(&json_of(&all, single)),
+        (false, Form::Github) => {
+            for one in &all {
+                out::answer(&text::to_github(&one.prepared.sources, &one.prepared.diagnostics));
+            }
+        }
+        (false, Form::Text) => all.iter().for_each(|one| tell(one, pipeline.quiet)),
+    }
+    let exits = all.iter().map(|one| one.prepared.exit());
+    match unreadable {
+        true => Some(Exit::Usage),
+        false => {
+            exits.min_by_key(|exit| [Exit::Wrong, Exit::OverBudget, Exit::Done].iter().position(|known| known == exit))
+        }
+    }
+    .unwrap_or(Exit::Done)
+}
+
+fn tell(one: &Checked, quiet: bool) {
+    one.prepared.report();
+    if one.prepared.failed() {
+        return;
+    }
+    let mut said: Vec<&String> = Vec::new();
+    for remark in one.views.iter().flat_map(|view| &view.remarks) {
+        if !quiet && !said.contains(&remark) {
+            out::say(&format!("note: {remark}"));
+            said.push(remark);
+        }
+    }
+    // A file of recipes and lets, for others to use.
+    if one.prepared.plan.as_ref().is_some_and(|plan| plan.steps.is_empty()) {
+        out::answer(&format!("{}: right; has no stages of its own\n", one.file.display()));
+        return;
+    }
+    for view in &one.views {
+        out::answer(&format!("{}: {}\n", one.file.display(), verdict(view)));
+    }
+}
+
+/// One file's answer, or with several files a list of them; `ok` and `diagnostics` over all.
+fn json_of(all: &[Checked], single: bool) -> Value {
+    let answer = |one: &Checked| {
+        json!({
+            "file": one.file.display().to_string(),
+            "ok": one.prepared.exit() == Exit::Done,
+            "targets": one.views.iter().map(target_json).collect::<Vec<_>>(),
+            "diagnostics": one.prepared.diagnostics_json(),
+        })
+    };
+    if let ([only], true) = (all, single) {
+        let mut value = json!({"version": 1});
+        if let (Value::Object(whole), Value::Object(fields)) = (&mut value, answer(only)) {
+            whole.extend(fields);
+        }
+        return value;
+    }
+    let diagnostics: Vec<Value> =
+        all.iter().filter_map(|one| one.prepared.diagnostics_json().as_array().cloned()).flatten().collect();
+    json!({
+        "version": 1,
+        "ok": all.iter().all(|one| one.prepared.exit() == Exit::Done),
+        "files": all.iter().map(answer).collect::<Vec<_>>(),
+        "diagnostics": diagnostics,
+    })
 }
 
 /// One line on one target.

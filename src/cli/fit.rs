@@ -4,12 +4,12 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::prepare::{Prepared, answer, answer_json, complain};
+use super::prepare::{Prepared, answer_json, complain};
 use super::{Exit, Pipeline, machine};
 use crate::memory::Profile;
 use crate::run::{Console, Voice};
 use crate::stages::{Facts, Target};
-use crate::text::Fault;
+use crate::text::{Fault, out};
 use crate::tools::{self, Fit, edits, in_words, needs};
 
 pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
@@ -17,6 +17,7 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
         Ok(prepared) => prepared,
         Err(exit) => return exit,
     };
+    prepared.only_plans = true;
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
     let facts = Facts::new(Box::new(Console::new(None, voice)));
     let targets = prepared.budgets();
@@ -42,7 +43,7 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
             if pipeline.json {
                 answer_json(&json!({"version": 1, "fits": true, "change": null, "before": state(&before)}));
             } else {
-                answer(&format!("fits as it is\n  {}\n", state(&before).join("\n  ")));
+                out::answer(&format!("fits as it is\n  {}\n", state(&before).join("\n  ")));
             }
             Exit::Done
         }
@@ -52,7 +53,7 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
                     &json!({"version": 1, "fits": false, "change": null, "before": state(&before), "least": state(&needs)}),
                 );
             } else {
-                answer(&format!(
+                out::answer(&format!(
                     "nothing fits: with every switch on, the smallest batch and the shortest rows it still takes\n  {}\n",
                     state(&needs).join("\n  ")
                 ));
@@ -61,7 +62,7 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
         }
         Fit::Change { change, after } => {
             let source = prepared.sources.get(plan.source);
-            let text = patched(&source.text, &edits(plan, &change));
+            let text = patched(&source.text, &edits(plan, &change).unwrap_or_default());
             let patch = similar::TextDiff::from_lines(&*source.text, &text)
                 .unified_diff()
                 .context_radius(2)
@@ -71,7 +72,7 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
                 answer_json(&json!({"version": 1, "fits": false, "change": in_words(plan, &change), "patch": patch,
                                     "before": state(&before), "after": state(&after)}));
             } else {
-                answer(&format!(
+                out::answer(&format!(
                     "{}\n\nbefore  {}\nafter   {}\n\n{patch}",
                     in_words(plan, &change),
                     state(&before).join("\n        "),
@@ -84,14 +85,14 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
 }
 
 /// The machine at hand, with what it has free.
-fn here() -> Target {
+pub(super) fn here() -> Target {
     let mut target = Target::this_machine();
     target.limits = machine::free(&[]);
     target
 }
 
 /// The text with spans replaced; the edits are in order and do not overlap.
-fn patched(text: &str, edits: &[(crate::text::Span, String)]) -> String {
+pub(super) fn patched(text: &str, edits: &[(crate::text::Span, String)]) -> String {
     let mut out = String::with_capacity(text.len() + 64);
     let mut at = 0;
     for (span, replacement) in edits {

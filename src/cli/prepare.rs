@@ -1,16 +1,17 @@
 //! The chain up to a schedule, as every verb needs it: text → syntax → check → plan → lower.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::asked::{asked, budgets};
 use super::{Exit, Pipeline};
 use crate::catalog::Catalog;
 use crate::memory::{Profile, Schedule};
 use crate::plan::Plan;
 use crate::stages::{Body, Facts, Target, lower};
-use crate::text::{self, Diagnostic, Fault, Sources};
+use crate::text::{self, Diagnostic, Fault, Severity, SourceId, Sources, out};
 use crate::tools::{TargetPlan, overrun, remedy};
 
 /// A pipeline as far as it could be taken.
@@ -18,6 +19,8 @@ pub struct Prepared {
     pub sources: Sources,
     pub plan: Option<Plan>,
     pub diagnostics: Vec<Diagnostic>,
+    /// Nothing will be run: outputs that exist are worth a warning, not a refusal.
+    pub only_plans: bool,
 }
 
 /// One target's schedule.
@@ -40,28 +43,43 @@ impl Prepared {
                 return Err(Exit::Usage);
             }
         };
-        let mut params = Vec::new();
-        for param in &pipeline.params {
-            let Some((name, value)) = param.split_once('=') else {
-                complain(
-                    &Fault::new("usage.param", format!("`{param}` is not a `name=value`"))
-                        .help("values for the pipeline's params follow the file: `tunepipe run finetune.tp epochs=3`"),
-                );
+        let asked = match asked(pipeline) {
+            Ok(asked) => asked,
+            Err(fault) => {
+                complain(&fault);
                 return Err(Exit::Usage);
-            };
-            params.push((name.to_owned(), value.to_owned()));
-        }
+            }
+        };
         let mut sources = Sources::default();
         let id = sources.add(name, &folder, text);
-        let (plan, diagnostics) = crate::check::check_text(id, &mut sources, Catalog::standard(), &params);
-        Ok(Prepared { sources, plan, diagnostics })
+        let (mut plan, mut diagnostics) = crate::check::check_asked(id, &mut sources, Catalog::standard(), &asked);
+        if let Some(plan) = &mut plan
+            && let Err(more) = budgets(plan, &pipeline.budget, &mut sources)
+        {
+            diagnostics.extend(more);
+        }
+        Ok(Prepared { sources, plan, diagnostics, only_plans: false })
+    }
+
+    /// A text that was never a file.
+    pub fn text(name: &str, folder: &Path, text: String) -> Self {
+        let mut sources = Sources::default();
+        let id = sources.add(name, folder, text);
+        let (plan, diagnostics) = crate::check::check_text(id, &mut sources, Catalog::standard(), &[]);
+        Prepared { sources, plan, diagnostics, only_plans: false }
     }
 
     /// Lowers for one target; none when a stage was refused, with the reasons added to the diagnostics.
     pub fn lower(&mut self, target: &Target, facts: &Facts) -> Option<Lowered> {
         let plan = self.plan.as_ref()?;
         let lowering = lower(plan, target, facts);
-        for diagnostic in lowering.diagnostics {
+        let standing = lowering.standing.into_iter().map(|mut diagnostic| {
+            if self.only_plans {
+                diagnostic.severity = Severity::Warning;
+            }
+            diagnostic
+        });
+        for diagnostic in lowering.diagnostics.into_iter().chain(standing) {
             // Several targets find the same faults.
             if !self.diagnostics.contains(&diagnostic) {
                 self.diagnostics.push(diagnostic);
@@ -120,6 +138,12 @@ impl Prepared {
         self.diagnostics.extend(overrun(plan, view, Some(&remedy)));
     }
 
+    /// The pipeline's own name and text.
+    pub fn source_name(&self) -> (&str, &str) {
+        let source = self.sources.get(self.plan.as_ref().map_or(SourceId(0), |plan| plan.source));
+        (&source.name, &source.text)
+    }
+
     /// Whether an error other than an overrun was found.
     pub fn failed(&self) -> bool {
         self.diagnostics.iter().any(|d| d.is_error() && d.code != "budget.over")
@@ -149,7 +173,8 @@ impl Prepared {
     }
 }
 
-fn source_text(file: &Path) -> Result<(String, PathBuf, String), Fault> {
+/// Name, folder and text of a file, or of standard input.
+pub fn source_text(file: &Path) -> Result<(String, PathBuf, String), Fault> {
     if file == Path::new("-") {
         let mut bytes = Vec::new();
         std::io::stdin().read_to_end(&mut bytes).map_err(|e| Fault::io("read", Path::new("<stdin>"), &e))?;
@@ -182,27 +207,27 @@ pub fn show(sources: &Sources, diagnostics: &[Diagnostic]) {
         return;
     }
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    let _ = write!(std::io::stderr(), "{}", text::render(sources, diagnostics, colour));
+    out::tell(&text::render(sources, diagnostics, colour));
+}
+
+/// A command line that cannot be meant.
+pub fn usage(message: impl Into<String>) -> Fault {
+    Fault::new("usage", message)
 }
 
 /// A fault that no pipeline is to blame for.
 pub fn complain(fault: &Fault) {
-    eprintln!("error: {fault}");
+    out::say(&format!("error: {fault}"));
     for note in &fault.notes {
-        eprintln!("  note: {note}");
+        out::say(&format!("  note: {note}"));
     }
     if let Some(help) = &fault.help {
-        eprintln!("  help: {help}");
+        out::say(&format!("  help: {help}"));
     }
-}
-
-/// An answer on stdout; a reader that went away (`| head`) is no failure.
-pub fn answer(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 pub fn answer_json(value: &Value) {
     let mut text = serde_json::to_string_pretty(value).unwrap_or_else(|e| json!({"error": e.to_string()}).to_string());
     text.push('\n');
-    answer(&text);
+    out::answer(&text);
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 use serde_json::json;
 
 use super::machine;
-use super::prepare::{Prepared, answer, answer_json, complain, show};
+use super::prepare::{Prepared, answer_json, complain, show};
 use super::{DeviceChoice, Exit, Pipeline};
 use crate::memory::{Place, admit};
 use crate::run::{Console, Journal, Voice, execute, manifest};
 use crate::stages::{Facts, Target};
-use crate::text::Fault;
+use crate::text::{Fault, out};
 use crate::tools::{Measured, memory_table, plan_table};
 
 pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) -> Exit {
@@ -59,8 +59,13 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
             return Exit::Wrong;
         }
     };
-    if !pipeline.quiet && !pipeline.json {
-        answer(&format!("{} on {}\n\n{}\n", pipeline.file.display(), lowered.view.label, plan_table(&lowered.view)));
+    if !pipeline.quiet && !pipeline.json && !pipeline.brief {
+        out::answer(&format!(
+            "{} on {}\n\n{}\n",
+            pipeline.file.display(),
+            lowered.view.label,
+            plan_table(&lowered.view)
+        ));
     }
     let Some(plan) = &prepared.plan else { return Exit::Wrong };
     // The run holds what it needs of the facts; the rest is given back before anything is measured.
@@ -81,9 +86,11 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
     };
     let folder = journal.folder().to_owned();
     let mut console = Console::new(Some(&mut journal), voice);
+    console.answers = !pipeline.json;
     let result = execute(admitted, plan, &mut console, &folder);
     console.clear();
     let broken = console.broken.take();
+    let results = std::mem::take(&mut console.results);
     let (measured, diagnostic) = match result {
         Ok(outcome) => (outcome.measured, None),
         Err(failure) => (failure.measured, Some(failure.diagnostic)),
@@ -96,13 +103,15 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
         show(&prepared.sources, std::slice::from_ref(diagnostic));
     }
     let ok = diagnostic.is_none() && recorded.is_ok();
-    if pipeline.json {
+    if pipeline.json && !pipeline.brief {
         prepared.diagnostics.extend(diagnostic);
         let memory: Vec<_> = measured.iter().map(row_json).collect();
-        answer_json(&json!({"version": 1, "ok": ok, "run": folder.display().to_string(), "memory": memory,
-                            "diagnostics": prepared.diagnostics_json()}));
-    } else if ok && !pipeline.quiet {
-        answer(&format!("\n{}\nrun folder: {}\n", memory_table(&measured), folder.display()));
+        answer_json(
+            &json!({"version": 1, "ok": ok, "run": folder.display().to_string(), "results": results, "memory": memory,
+                            "diagnostics": prepared.diagnostics_json()}),
+        );
+    } else if ok && !pipeline.quiet && !pipeline.brief {
+        out::answer(&format!("\n{}\nrun folder: {}\n", memory_table(&measured), folder.display()));
     }
     warn_of_drift(&measured);
     if ok { Exit::Done } else { Exit::Failed }
@@ -131,11 +140,11 @@ fn warn_of_drift(measured: &[Measured]) {
     if over.is_empty() {
         return;
     }
-    eprintln!("note: memory went over the plan, which is a defect of tunepipe; please report these rows:");
+    out::say("note: memory went over the plan, which is a defect of tunepipe; please report these rows:");
     for row in over {
-        eprintln!(
+        out::say(&format!(
             "  {} · {} {}: planned {} bytes, measured {}",
             row.stage, row.phase, row.place, row.planned, row.measured
-        );
+        ));
     }
 }

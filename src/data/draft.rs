@@ -16,6 +16,8 @@ pub(super) struct Draft {
     pub templated: bool,
     /// The template's ranges end after their last stop token: what a template writes between turns is not learnt.
     trims: bool,
+    /// An answer is not in what the template wrote.
+    pub unwritten: bool,
     /// Add the end-of-text token, counted or not, where the template ended on none.
     ensure_end: Option<bool>,
 }
@@ -194,12 +196,13 @@ pub(super) fn draft(content: &Content, settings: &Settings, template: Option<&Ch
 fn templated(conversation: &Conversation, settings: &Settings, template: &ChatTemplate) -> Result<Draft> {
     let text = template.render(conversation, false)?;
     let mut part = Part { text, marked: Vec::new(), ends: false };
+    let mut unwritten = false;
     let answers = || conversation.messages.iter().enumerate().filter(|(_, m)| m.role == Role::Assistant);
     let all = settings.train_on == TrainOn::All;
     if all {
         part.marked.extend((!part.text.is_empty()).then_some(0..part.text.len()));
     } else {
-        for (at, _) in answers() {
+        for (at, answer) in answers() {
             let render = |turns: usize, prompt: bool| {
                 let messages = conversation.messages.get(..turns).unwrap_or(&[]);
                 template.render_messages(messages, conversation.tools.as_deref(), prompt)
@@ -212,15 +215,23 @@ fn templated(conversation: &Conversation, settings: &Settings, template: &ChatTe
             }
             // Two answers in a row may touch; marks must not overlap.
             let start = before.len().max(part.marked.last().map_or(0, |range| range.end));
-            if start < with.len() {
-                let range = start..with.len();
+            let range = start..with.len().max(start);
+            unwritten |= !part.text.get(range.clone()).unwrap_or_default().contains(ending(&answer.content));
+            if !range.is_empty() {
                 part.marked.push(range);
             }
         }
     }
     let ends_on_answer = conversation.messages.last().is_some_and(|last| last.role == Role::Assistant);
     let ensure_end = settings.eos.then_some(ends_on_answer || all);
-    Ok(Draft { parts: vec![part], templated: true, trims: !all, ensure_end })
+    Ok(Draft { parts: vec![part], templated: true, trims: !all, unwritten, ensure_end })
+}
+
+/// The last words of an answer. Templates may trim an answer or leave its reasoning out, but its end they write.
+fn ending(answer: &str) -> &str {
+    let answer = answer.trim();
+    let start = answer.char_indices().rev().nth(15).map_or(0, |(at, _)| at);
+    &answer[start..]
 }
 
 fn not_a_prefix(turn: usize, before: &str, with: &str) -> Fault {

@@ -37,6 +37,8 @@ pub fn encode(
             let mut encoded = encoded?;
             set.report.read += 1;
             set.report.duplicate_bos += usize::from(encoded.duplicate_bos);
+            set.report.unwritten += usize::from(encoded.unwritten);
+            set.report.tools_unread += usize::from(encoded.tools_unread);
             if encoded.empty {
                 set.report.dropped_empty += 1;
                 continue;
@@ -53,6 +55,12 @@ pub fn encode(
                     }
                     Long::Drop => {
                         set.report.dropped_long += 1;
+                        continue;
+                    }
+                    // A row in which nothing counts is told as one below.
+                    Long::Split if !encoded.counted.iter().skip(1).any(|counts| *counts) => {}
+                    Long::Split => {
+                        split(&mut set, &encoded, max, row.origin);
                         continue;
                     }
                     Long::Truncate => {
@@ -84,10 +92,32 @@ pub fn encode(
     Ok(set)
 }
 
+/// Keeps a row as pieces of at most `max` tokens. Each after the first begins with the last token of the one before,
+/// so that every token is learnt once: a row's first token is never a label. A piece in which nothing counts is left
+/// out.
+fn split(set: &mut TokenSet, row: &Encoded, max: usize, origin: Origin) {
+    set.report.split += 1;
+    let mut start = 0;
+    // One token alone has nothing to learn.
+    while start + 1 < row.ids.len() {
+        let end = start.saturating_add(max).min(row.ids.len());
+        let (ids, counted) = (&row.ids[start..end], &row.counted[start..end]);
+        if counted.iter().skip(1).any(|counts| *counts) {
+            set.push(ids, counted, origin);
+        }
+        // `max_len` is two or more, so it goes on.
+        start = end.saturating_sub(1).max(start + 1);
+    }
+}
+
+#[derive(Default)]
 struct Encoded {
     ids: Vec<u32>,
     counted: Vec<bool>,
     duplicate_bos: bool,
+    /// See [`Report`](super::Report).
+    unwritten: bool,
+    tools_unread: bool,
     empty: bool,
 }
 
@@ -118,18 +148,22 @@ fn encode_row(
 ) -> Result<Encoded> {
     let empty = row.content.is_empty();
     if empty {
-        return Ok(Encoded { ids: Vec::new(), counted: Vec::new(), duplicate_bos: false, empty });
+        return Ok(Encoded { empty, ..Encoded::default() });
     }
     if let Content::Tokens { ids, counted } = &row.content {
         let counted = match counted {
             Some(counted) if settings.train_on == super::TrainOn::Answers => counted.clone(),
             _ => vec![true; ids.len()],
         };
-        return Ok(Encoded { ids: ids.clone(), counted, duplicate_bos: false, empty });
+        return Ok(Encoded { ids: ids.clone(), counted, ..Encoded::default() });
     }
     let draft = draft(&row.content, settings, template)?;
     let (ids, counted, duplicate_bos) = draft.tokenize(tokenizer, settings.bos)?;
-    Ok(Encoded { ids, counted, duplicate_bos, empty })
+    let tools_unread = match (&row.content, template) {
+        (Content::Chat(conversation), Some(template)) => template.leaves_tools(conversation),
+        _ => false,
+    };
+    Ok(Encoded { ids, counted, duplicate_bos, unwritten: draft.unwritten, tools_unread, empty })
 }
 
 /// The same fault, at the row where it was met.

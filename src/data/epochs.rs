@@ -6,15 +6,28 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::order::shuffle;
+use super::order::{pass, shuffle, shuffle_copies};
 use super::{Cursor, Extent, Length, Sizes, Walk};
 use crate::text::{Fault, Result};
+
+/// How much of a stretch of rows an epoch has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Draw {
+    /// Where the stretch ends; it begins where the one before ends.
+    pub end: usize,
+    /// So many rows, the next ones in every epoch, each once before any comes again; none: all.
+    pub take: Option<usize>,
+    /// Times that an epoch goes through them.
+    pub repeat: u32,
+}
 
 /// Every micro-batch of every epoch, as a function of lengths and a seed.
 #[derive(Debug, Clone)]
 pub struct BatchPlan<'a> {
     sizes: &'a Sizes,
     rows: Vec<u32>,
+    /// Stretches of `rows` with how much of each an epoch has; none: all of all, once.
+    draws: Vec<Draw>,
     batch: usize,
     /// Tokens of a packed sequence; none: a sequence is one row.
     pack: Option<usize>,
@@ -54,7 +67,8 @@ impl<'a> BatchPlan<'a> {
             }
             (true, Some(max)) => Some(max),
         };
-        let plan = BatchPlan { sizes, rows: rows.to_vec(), batch, pack, seed: shuffle.then_some(seed) };
+        let plan =
+            BatchPlan { sizes, rows: rows.to_vec(), draws: Vec::new(), batch, pack, seed: shuffle.then_some(seed) };
         let longest = rows.iter().map(|row| plan.len_of(*row)).max().unwrap_or(0);
         match pack {
             Some(max) if longest > max => {
@@ -63,6 +77,49 @@ impl<'a> BatchPlan<'a> {
                 Err(fault.help("long=drop, long=truncate, or a larger max_len"))
             }
             _ => Ok(plan),
+        }
+    }
+
+    /// The same plan with another share of each stretch of its rows in an epoch.
+    pub fn drawn(mut self, draws: &[Draw]) -> Self {
+        if draws.iter().any(|draw| draw.take.is_some() || draw.repeat != 1) {
+            self.draws = draws.to_vec();
+        }
+        self
+    }
+
+    /// The rows of epoch `e`, and which copy of a row each is, before they are shuffled.
+    fn drawn_rows(&self, e: u64) -> Vec<(u32, u32)> {
+        let mut order = Vec::new();
+        let mut start = 0;
+        for draw in &self.draws {
+            let part = self.rows.get(start..draw.end).unwrap_or(&[]);
+            start = draw.end;
+            match draw.take {
+                None => (0..draw.repeat).for_each(|copy| order.extend(part.iter().map(|row| (*row, copy)))),
+                Some(take) if !part.is_empty() => self.taken(part, take as u64, e, &mut order),
+                Some(_) => {}
+            }
+        }
+        order
+    }
+
+    /// The next `take` rows of pass after pass over `part`: every row once before any comes again.
+    fn taken(&self, part: &[u32], take: u64, e: u64, order: &mut Vec<(u32, u32)>) {
+        let all = part.len() as u64;
+        let (mut at, end) = (e.saturating_mul(take), e.saturating_add(1).saturating_mul(take));
+        let first = at / all;
+        while at < end {
+            let number = at / all;
+            let mut rows = part.to_vec();
+            if let Some(seed) = self.seed {
+                pass(&mut rows, seed, number);
+            }
+            let until = end.min((number + 1).saturating_mul(all));
+            let copy = (number - first) as u32;
+            let range = (at % all) as usize..(until - number * all) as usize;
+            order.extend(rows.get(range).unwrap_or(&[]).iter().map(|row| (*row, copy)));
+            at = until;
         }
     }
 
@@ -77,10 +134,19 @@ impl<'a> BatchPlan<'a> {
 
     /// The micro-batches of epoch `e`, which follow from lengths, seed and `e` alone.
     pub fn epoch(&self, e: u64) -> Epoch {
-        let mut order = self.rows.clone();
-        if let Some(seed) = self.seed {
-            shuffle(&mut order, seed, e);
-        }
+        let order = if self.draws.is_empty() {
+            let mut order = self.rows.clone();
+            if let Some(seed) = self.seed {
+                shuffle(&mut order, seed, e);
+            }
+            order
+        } else {
+            let mut drawn = self.drawn_rows(e);
+            if let Some(seed) = self.seed {
+                shuffle_copies(&mut drawn, seed, e);
+            }
+            drawn.into_iter().map(|(row, _)| row).collect()
+        };
         let mut ends = Vec::new();
         let (mut sequences, mut filled) = (0, 0);
         for (at, row) in order.iter().enumerate() {
@@ -128,8 +194,9 @@ impl<'a> BatchPlan<'a> {
 
     /// Whether every epoch makes the same number of steps, so that one need be counted only.
     fn epochs_are_alike(&self) -> bool {
+        let takes = self.draws.iter().any(|draw| draw.take.is_some());
         let all_count = || self.rows.iter().all(|row| self.sizes.counted.get(*row as usize).is_some_and(|n| *n > 0));
-        self.seed.is_none() || (self.pack.is_none() && all_count())
+        (self.seed.is_none() && !takes) || (self.pack.is_none() && all_count())
     }
 
     /// Optimizer steps of a whole training: what a schedule of learning rates counts.
@@ -152,10 +219,11 @@ impl<'a> BatchPlan<'a> {
 
     /// The sizes that micro-batches of a training have, each once, ascending: what a planner sizes buffers by.
     pub fn extents(&self, length: Length, accum: usize) -> Vec<Extent> {
+        let takes = self.draws.iter().any(|draw| draw.take.is_some());
         let alone = self.pack.is_none() && self.batch == 1;
         let length = match length {
             // Every epoch has the same micro-batches, if perhaps in another order.
-            Length::Epochs(epochs) if alone || self.seed.is_none() => Length::Epochs(epochs.min(1)),
+            Length::Epochs(epochs) if !takes && (alone || self.seed.is_none()) => Length::Epochs(epochs.min(1)),
             length => length,
         };
         let mut extents = BTreeSet::new();

@@ -15,6 +15,21 @@ pub(super) fn shuffle(rows: &mut [u32], seed: u64, epoch: u64) {
     rows.sort_by_cached_key(|row| (scatter(stream ^ u64::from(*row)), *row));
 }
 
+/// The same for rows that come several times, each with the number of its copy: the first goes where [`shuffle`] puts
+/// it, the others go where chance takes them.
+pub(super) fn shuffle_copies(rows: &mut [(u32, u32)], seed: u64, epoch: u64) {
+    let stream = scatter(scatter(seed) ^ epoch);
+    rows.sort_by_cached_key(|(row, copy)| {
+        let key = scatter(stream ^ u64::from(*row));
+        (if *copy == 0 { key } else { scatter(key.wrapping_add(u64::from(*copy))) }, *row, *copy)
+    });
+}
+
+/// A pass over rows from which epochs take their share: another order than any epoch's own.
+pub(super) fn pass(rows: &mut [u32], seed: u64, pass: u64) {
+    shuffle(rows, scatter(seed ^ 0x7061_7373), pass);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -56,6 +56,8 @@ pub enum TrainOn {
 pub enum Long {
     Error,
     Drop,
+    /// It becomes several rows of at most `max_len` tokens.
+    Split,
     /// Its first `max_len` tokens stay, the last of them replaced by the token that ended the row.
     Truncate,
 }
@@ -67,6 +69,14 @@ pub enum Holdout {
     /// Rows whose hash lies in the lowest so many hundredths of all hashes: about that share of the rows.
     Percent(f64),
     /// The rows with the smallest hashes: exactly so many.
+    Rows(usize),
+}
+
+/// How many rows of a set an epoch has, where not all once.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Take {
+    Percent(f64),
     Rows(usize),
 }
 
@@ -87,6 +97,10 @@ pub struct Settings {
     pub max_len: Option<usize>,
     pub long: Long,
     pub holdout: Option<Holdout>,
+    /// Rows that an epoch has, the next ones each time; none: all.
+    pub take: Option<Take>,
+    /// Times that an epoch goes through the rows.
+    pub repeat: u32,
     /// Several rows in one sequence of at most `max_len` tokens.
     pub packed: bool,
     /// A new order each epoch.
@@ -110,6 +124,8 @@ impl Settings {
             max_len: None,
             long: Long::Error,
             holdout: None,
+            take: None,
+            repeat: 1,
             packed: false,
             shuffle: true,
             eos: true,

@@ -29,6 +29,10 @@ pub struct ChatTemplate {
     env: Environment<'static>,
     bos: String,
     eos: String,
+    /// The template's text speaks of tools.
+    tools: bool,
+    /// And of calls of them.
+    calls: bool,
 }
 
 impl std::fmt::Debug for ChatTemplate {
@@ -45,6 +49,22 @@ impl ChatTemplate {
             "llama3" => Some(LLAMA3),
             _ => None,
         }
+    }
+
+    /// Special tokens as a template writes them (`<|im_start|>`) that are no single token of this tokenizer: spelt out in
+    /// pieces, they mark no turn for the model.
+    pub fn foreign_tokens(source: &str, tokenizer: &Tokenizer) -> Vec<String> {
+        let mut foreign: Vec<String> = Vec::new();
+        for (at, _) in source.match_indices("<|") {
+            let Some(end) = source[at + 2..].find("|>").map(|end| at + end + 4) else { break };
+            let token = &source[at..end];
+            let word = token[2..token.len() - 2].bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            let single = tokenizer.encode(token, true).is_ok_and(|ids| ids.len() == 1);
+            if word && !single && !foreign.iter().any(|known| known == token) {
+                foreign.push(token.to_owned());
+            }
+        }
+        foreign
     }
 
     /// The template to use: `given` (a built-in name, or a template's text), else the tokenizer's own, else none.
@@ -89,7 +109,20 @@ impl ChatTemplate {
             let fault = Fault::new("template.syntax", format!("the chat template cannot be read: {}", words(&e)));
             fault.help(CHOICES)
         })?;
-        Ok(ChatTemplate { env, bos: tokenizer.bos_text().to_owned(), eos: tokenizer.eos_text().to_owned() })
+        let names = |word: &str| source.contains(word);
+        Ok(ChatTemplate {
+            env,
+            bos: tokenizer.bos_text().to_owned(),
+            eos: tokenizer.eos_text().to_owned(),
+            tools: names("tools"),
+            calls: names("tool_calls"),
+        })
+    }
+
+    /// Whether a conversation has tools or tool calls of which this template knows nothing.
+    pub fn leaves_tools(&self, conversation: &Conversation) -> bool {
+        let called = |message: &Message| message.rest.as_ref().is_some_and(|rest| rest.contains_key("tool_calls"));
+        (conversation.tools.is_some() && !self.tools) || (!self.calls && conversation.messages.iter().any(called))
     }
 
     /// A conversation as text; with `generation_prompt` followed by what makes the assistant speak.
@@ -267,5 +300,17 @@ fn date_part(letter: Option<char>) -> &'static str {
         Some('H' | 'M' | 'S' | 'I') => "00",
         Some('%') => "%",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_another_vocabulary_are_named_once() {
+        let bytes = Tokenizer::bytes().expect("a tokenizer");
+        assert_eq!(ChatTemplate::foreign_tokens(CHATML, &bytes), ["<|im_start|>", "<|im_end|>"]);
+        assert!(ChatTemplate::foreign_tokens("<|> <|| <|two words|> {{ x }} <|", &bytes).is_empty());
     }
 }

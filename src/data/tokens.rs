@@ -36,6 +36,8 @@ pub struct Report {
     pub dropped_long: usize,
     /// Longer than `max_len`, shortened by `long=truncate`.
     pub truncated: usize,
+    /// Longer than `max_len`, cut into several rows by `long=split`.
+    pub split: usize,
     /// Left out because nothing is in them.
     pub dropped_empty: usize,
     /// Left out because no token of them counts in the loss; where truncation did it, also in `answer_cut`.
@@ -44,6 +46,10 @@ pub struct Report {
     pub answer_cut: usize,
     /// The first few rows that `zero_counted` counts, as `file:line`.
     pub zero_places: Vec<String>,
+    /// Rows with an answer that the chat template does not write out.
+    pub unwritten: usize,
+    /// Rows with tools or tool calls that the chat template has no place for.
+    pub tools_unread: usize,
     /// Rows whose text brought a second beginning-of-text token, which was taken out.
     pub duplicate_bos: usize,
     /// The tokenizer knows no end-of-text token, so rows do not end with one.
@@ -58,6 +64,27 @@ pub struct Report {
     pub longest_read: usize,
     /// Highest id; a model needs an embedding row for it.
     pub highest_id: u32,
+}
+
+impl Report {
+    fn add(&mut self, other: &Report) {
+        self.read += other.read;
+        self.rows += other.rows;
+        self.dropped_long += other.dropped_long;
+        self.truncated += other.truncated;
+        self.split += other.split;
+        self.dropped_empty += other.dropped_empty;
+        self.zero_counted += other.zero_counted;
+        self.answer_cut += other.answer_cut;
+        self.zero_places.extend(other.zero_places.iter().cloned());
+        self.duplicate_bos += other.duplicate_bos;
+        self.no_eos |= other.no_eos;
+        self.tokens += other.tokens;
+        self.counted += other.counted;
+        self.longest = self.longest.max(other.longest);
+        self.longest_read = self.longest_read.max(other.longest_read);
+        self.highest_id = self.highest_id.max(other.highest_id);
+    }
 }
 
 /// Rows of ids, one after another.
@@ -94,6 +121,28 @@ impl TokenSet {
         report.counted += labels as u64;
         report.longest = report.longest.max(ids.len());
         report.highest_id = report.highest_id.max(ids.iter().copied().max().unwrap_or(0));
+    }
+
+    /// Several sets as one, their rows in order; files are counted on from set to set, each of which read `files` of
+    /// them.
+    pub fn join<'s>(sets: impl Iterator<Item = (&'s TokenSet, usize)>) -> TokenSet {
+        let mut all = TokenSet::new();
+        let mut files = 0u32;
+        for (set, read) in sets {
+            let base = all.ids.len();
+            all.ids.extend_from_slice(&set.ids);
+            all.counted.extend_from_slice(&set.counted);
+            all.offsets.extend(set.offsets.iter().skip(1).map(|end| base + end));
+            let origin = |origin: &Origin| Origin { file: origin.file.saturating_add(files), ..*origin };
+            all.origins.extend(set.origins.iter().map(origin));
+            files = files.saturating_add(narrow(read));
+            all.sizes.len.extend_from_slice(&set.sizes.len);
+            all.sizes.counted.extend_from_slice(&set.sizes.counted);
+            all.sizes.hash.extend_from_slice(&set.sizes.hash);
+            all.report.add(&set.report);
+        }
+        all.finish();
+        all
     }
 
     /// Gives back what growth left over.

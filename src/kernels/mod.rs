@@ -8,18 +8,21 @@
 //! fuse a multiplication with an addition, so the width does not show in the results either (products of matrices are
 //! `gemm`'s and do depend on the machine).
 
+mod adamw8;
 mod attention;
 mod buffer;
 mod cast;
 mod clock;
 mod cut;
 mod dropout;
+mod dynamic;
 mod embedding;
 mod loss;
 mod matmul;
 mod nf4;
 mod norm;
 mod optimizer;
+mod packing;
 mod pointwise;
 mod random;
 mod rope;
@@ -32,6 +35,7 @@ mod vector;
 #[cfg(test)]
 mod tests;
 
+pub use adamw8::{FEWEST_IN_8_BITS, MOMENT_BLOCK, Moment8, adamw8};
 pub use attention::{Heads, Segment, attention, attention_backward, attention_scratch};
 pub use buffer::{Buf, Element, Heap, Pool, Spec, View, ViewMut};
 pub use cast::{narrow, widen};
@@ -43,6 +47,7 @@ pub use matmul::{Mat, MatMut, Term, matmul, matmul_sum};
 pub use nf4::{Nf4, Nf4Layout, Nf4Writer, Scales, dynamic_map};
 pub use norm::{rms_norm, rms_norm_apply, rms_norm_backward};
 pub use optimizer::{AdamW, adamw, sum_squares};
+pub use packing::{Product, packing, slabs, warm};
 pub use pointwise::{add, add_bias, bias_backward, copy, fill, scale, swiglu, swiglu_backward};
 pub use random::{Key, fill_normal, fill_uniform, normal, normal4, uniform};
 pub use rope::{RopeTable, rope, rope_tables};

@@ -12,8 +12,9 @@
 use super::activations::{Activations, Block, Flow, Keep, Pass, Work, heads};
 use super::batch::Laid;
 use super::forward::block;
+use super::gradients::Gradients;
 use super::held::Model;
-use super::layer::{Gradients, Layer, Room};
+use super::layer::{Layer, Room};
 use super::shape::Shape;
 use super::tensors::Proj;
 use crate::kernels::{self, Buf, Key, ViewMut};
@@ -34,6 +35,30 @@ pub(crate) fn backward(
         }
         block_backward(model, pass, batch, layer, dropout, grads)?;
     }
+    embedding_backward(model, pass, batch, grads)
+}
+
+/// [`backward`] that calls `after` with each block's gradients as soon as they are whole: no block before it reads that
+/// block's weights any more, so they may change.
+pub(crate) fn backward_fused(
+    model: &mut Model,
+    pass: &mut Pass,
+    batch: &Laid<'_>,
+    dropout: Option<Key>,
+    grads: &mut Gradients,
+    after: &mut dyn FnMut(&mut Model, &mut Gradients, usize) -> Result<()>,
+) -> Result<()> {
+    for layer in (0..model.shape.layers).rev() {
+        if pass.keep == Keep::Inputs && layer + 1 < model.shape.layers {
+            block(model, pass, batch, layer, dropout, false)?;
+        }
+        block_backward(model, pass, batch, layer, dropout, grads)?;
+        after(model, grads, layer)?;
+    }
+    embedding_backward(model, pass, batch, grads)
+}
+
+fn embedding_backward(model: &Model, pass: &Pass, batch: &Laid<'_>, grads: &mut Gradients) -> Result<()> {
     let Gradients::Full(list) = grads else { return Ok(()) };
     let (n, width) = (batch.tokens(), model.shape.hidden);
     let flow = pass.set.flow.as_ref().ok_or_else(no_flow)?;

@@ -2,12 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::family::Family;
 use super::shape::{Rope, Scaling, Shape};
 use crate::plan::Val;
 use crate::text::{Fault, Result};
-
-/// Families that [`Shape`] describes; `model_type` in `config.json`.
-pub const FAMILIES: &[&str] = &["llama"];
 
 impl Shape {
     /// Reads transformers' `config.json`, the older keys (`rope_theta`, `rope_scaling`) and the newer
@@ -18,37 +16,45 @@ impl Shape {
             return Err(Fault::new("config.bad_value", "the model's config is not a JSON object"));
         }
         let keys = Keys(config);
-        match keys.text("model_type")? {
-            Some(family) => known_family(family)?,
+        let family = match keys.text("model_type")? {
+            Some(name) => Family::from_name(name).filter(|family| family.runs()).ok_or_else(|| stranger(name))?,
             None => return Err(missing("model_type")),
-        }
+        };
         if let Some(act) = keys.text("hidden_act")?
             && act != "silu"
         {
             return Err(Fault::new(
                 "model.activation",
-                format!("`hidden_act` is `{act}`; the llama family here is silu"),
+                format!("`hidden_act` is `{act}`; the family `{}` here is silu", family.name()),
             ));
         }
+        quantised_or_partial(&keys)?;
         let (hidden, heads) = (keys.need("hidden_size")?, keys.need("num_attention_heads")?);
         let head_dim = match keys.count("head_dim")? {
             Some(given) => given,
             None => even_split(hidden, heads)?,
         };
+        // Only Llama's own defaults are those that a reader would expect.
+        let or_llama = |key: &str, default: usize| match keys.count(key)? {
+            Some(given) => Ok(given),
+            None if family == Family::Llama => Ok(default),
+            None => Err(missing(key)),
+        };
         let shape = Shape {
+            family,
             hidden,
             layers: keys.need("num_hidden_layers")?,
             heads,
-            kv_heads: keys.count("num_key_value_heads")?.unwrap_or(heads),
+            kv_heads: or_llama("num_key_value_heads", heads)?,
             head_dim,
             ffn: keys.need("intermediate_size")?,
             vocab: keys.need("vocab_size")?,
             tied: keys.flag("tie_word_embeddings")?.unwrap_or(false),
-            attention_bias: keys.flag("attention_bias")?.unwrap_or(false),
+            attention_bias: family == Family::Qwen2 || keys.flag("attention_bias")?.unwrap_or(false),
             mlp_bias: keys.flag("mlp_bias")?.unwrap_or(false),
             norm_eps: keys.number("rms_norm_eps")?.unwrap_or(1e-6),
             rope: rope_of(&keys)?,
-            max_positions: keys.count("max_position_embeddings")?.unwrap_or(2048),
+            max_positions: or_llama("max_position_embeddings", 2048)?.min(window(&keys, family)?),
         };
         shape.validate()?;
         Ok(shape)
@@ -104,7 +110,8 @@ impl Shape {
             return Err(Fault::new("shape.unknown_key", format!("a shape has no key `{stray}`"))
                 .note(format!("its keys are {}", KNOWN.join(", "))));
         }
-        known_family(word("family")?.unwrap_or("llama"))?;
+        let name = word("family")?.unwrap_or("llama");
+        let family = Family::from_name(name).ok_or_else(|| stranger(name))?;
         let (hidden, heads) = (need("hidden")?, need("heads")?);
         let scaling = match word("rope_scaling")? {
             None | Some("default") => Scaling::None,
@@ -116,6 +123,7 @@ impl Shape {
             Some(other) => return Err(unknown_scaling(other)),
         };
         let shape = Shape {
+            family,
             hidden,
             layers: need("layers")?,
             heads,
@@ -127,7 +135,7 @@ impl Shape {
             ffn: need("ffn")?,
             vocab: need("vocab")?,
             tied: flag("tied")?,
-            attention_bias: flag("attention_bias")?,
+            attention_bias: family == Family::Qwen2 || flag("attention_bias")?,
             mlp_bias: flag("mlp_bias")?,
             norm_eps: number("norm_eps")?.unwrap_or(1e-5),
             rope: Rope { theta: number("rope_theta")?.unwrap_or(10000.0), scaling },
@@ -141,8 +149,8 @@ impl Shape {
     /// saved type (`bfloat16`).
     pub fn to_config(&self, dtype: &str) -> Value {
         let mut config = json!({
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
+            "architectures": [self.family.architecture()],
+            "model_type": self.family.name(),
             "hidden_size": self.hidden,
             "intermediate_size": self.ffn,
             "num_hidden_layers": self.layers,
@@ -160,6 +168,15 @@ impl Shape {
             "rope_scaling": null,
             "torch_dtype": dtype,
         });
+        if self.family != Family::Llama {
+            // Neither has these keys; the window is one that the family would otherwise take for granted.
+            config["sliding_window"] = Value::Null;
+            config["use_sliding_window"] = json!(false);
+            if let Some(keys) = config.as_object_mut() {
+                keys.remove("attention_bias");
+                keys.remove("mlp_bias");
+            }
+        }
         match self.rope.scaling {
             Scaling::None => {}
             Scaling::Linear { factor } => {
@@ -180,12 +197,23 @@ impl Shape {
     }
 }
 
-fn known_family(family: &str) -> Result<()> {
-    if FAMILIES.contains(&family) {
-        return Ok(());
+fn stranger(name: &str) -> Fault {
+    let fault = Fault::new("model.family", format!("models of the family `{name}` cannot be trained here"))
+        .note(format!("families that can: {}", Family::runnable()));
+    match Family::from_name(name) {
+        Some(_) => fault.note("it is sized: `plan` takes it as `shape=…`, where its files are not there"),
+        None => fault,
     }
-    Err(Fault::new("model.family", format!("models of the family `{family}` cannot be trained here"))
-        .note(format!("families that can: {}", FAMILIES.join(", "))))
+}
+
+/// Positions within which attention is full: Mistral's window, which Qwen 2 has too but mostly leaves off.
+fn window(keys: &Keys<'_>, family: Family) -> Result<usize> {
+    let on = match family {
+        Family::Mistral => true,
+        Family::Qwen2 => keys.flag("use_sliding_window")?.unwrap_or(false),
+        _ => false,
+    };
+    Ok(if on { keys.count("sliding_window")?.unwrap_or(usize::MAX) } else { usize::MAX })
 }
 
 fn missing(key: &str) -> Fault {
@@ -201,6 +229,22 @@ fn even_split(hidden: usize, heads: usize) -> Result<usize> {
             "config.bad_value",
             format!("a hidden size of {hidden} does not split into {heads} heads, and no `head_dim` is given"),
         )),
+    }
+}
+
+/// What a config may say that this family's decoder would silently compute otherwise.
+fn quantised_or_partial(keys: &Keys<'_>) -> Result<()> {
+    if let Some(quantised) = keys.get("quantization_config") {
+        let method = quantised.get("quant_method").and_then(Value::as_str).unwrap_or("an unnamed method");
+        return Err(Fault::new("model.quantised", format!("its weights are stored quantised, by `{method}`"))
+            .help("load the model it was made from, and `quantize nf4` here; a GGUF file is read too"));
+    }
+    match keys.number("partial_rotary_factor")? {
+        Some(part) if part != 1.0 => {
+            Err(Fault::new("model.rope", format!("rotary embeddings cover only {part} of a head's dimensions"))
+                .note("only full rotary embeddings are known"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -22,6 +22,9 @@ impl Shape {
     /// The first size in which `other` is not this shape, in words; none where every tensor has the same dimensions.
     /// Positions and frequencies may differ: they change no tensor.
     pub fn difference(&self, other: &Shape) -> Option<String> {
+        if self.family != other.family {
+            return Some(format!("its family is {}, not {}", other.family.name(), self.family.name()));
+        }
         let sizes = |s: &Shape| {
             [
                 ("hidden", s.hidden),

@@ -67,7 +67,9 @@ impl Model {
             for range in windows(rows, rows_per_block_window(cols, block)) {
                 let elements = range.start * cols..range.end * cols;
                 let values = elements.len() as u64;
-                writer.push(weight.expand(elements, &mut window)?.cpu::<f32>()?)?;
+                writer
+                    .push(weight.expand(elements, &mut window)?.cpu::<f32>()?)
+                    .map_err(|f| in_tensor(&tensor.name, f))?;
                 progress(&tensor.name, values);
             }
             let quantised = writer.finish(pool, "weights")?;
@@ -210,7 +212,7 @@ fn read_tensor(
             let values = range.len() * cols;
             let staged = window.as_mut().filter(|room| room.len() >= values).ok_or_else(no_window)?;
             source.read(&tensor.name, range, staged.view_mut().slice(0..values).cpu::<f32>()?)?;
-            writer.push(staged.view().slice(0..values).cpu::<f32>()?)?;
+            writer.push(staged.view().slice(0..values).cpu::<f32>()?).map_err(|f| in_tensor(&tensor.name, f))?;
             progress(&tensor.name, values as u64);
         }
         return Ok(Weight::Nf4(writer.finish(pool, holding)?));
@@ -232,6 +234,12 @@ fn read_tensor(
         progress(&tensor.name, done as u64);
     }
     Ok(if wide { Weight::Dense(buf) } else { Weight::Half(buf) })
+}
+
+/// A quantiser's fault, with the tensor it met.
+fn in_tensor(name: &str, mut fault: Fault) -> Fault {
+    fault.message = format!("`{name}` cannot be quantised: {}", fault.message);
+    fault
 }
 
 fn no_window() -> Fault {

@@ -2,40 +2,12 @@
 
 use super::activations::LowFlow;
 use super::adapter::Pair;
+use super::gradients::Gradients;
 use super::held::Model;
 use super::tensors::Proj;
 use super::weight::{Low, Scratch};
 use crate::kernels::{self, Buf, Key, Mat, MatMut, THIN, View, ViewMut};
 use crate::text::{Fault, Result};
-
-/// Where gradients are added up: buffers like the parameters they belong to.
-pub(crate) enum Gradients {
-    /// By layer, then by [`Proj::ALL`].
-    Lora(Vec<Option<Pair>>),
-    /// In the order of the model's tensors.
-    Full(Vec<Buf>),
-}
-
-impl Gradients {
-    /// Every buffer, in the order of the parameters.
-    pub fn buffers(&self) -> Vec<&Buf> {
-        match self {
-            Gradients::Lora(pairs) => pairs.iter().flatten().flat_map(|pair| [&pair.a, &pair.b]).collect(),
-            Gradients::Full(list) => list.iter().collect(),
-        }
-    }
-
-    pub fn clear(&mut self) -> Result<()> {
-        let clear = |buf: &mut Buf| kernels::fill(buf.view_mut(), 0.0);
-        match self {
-            Gradients::Lora(pairs) => pairs.iter_mut().flatten().try_for_each(|pair| {
-                clear(&mut pair.a)?;
-                clear(&mut pair.b)
-            }),
-            Gradients::Full(list) => list.iter_mut().try_for_each(clear),
-        }
-    }
-}
 
 /// Buffers that a linear layer borrows while it works.
 pub(crate) struct Room<'a> {

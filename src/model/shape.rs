@@ -1,10 +1,12 @@
-//! What a model of the llama family looks like: every size that decides its tensors and its arithmetic.
+//! What a model looks like: every size that decides its tensors and its arithmetic.
 
+use super::family::Family;
 use crate::text::{Fault, Result};
 
-/// A decoder of the llama family. All tensors, their sizes and the arithmetic follow from it.
+/// A decoder of the llama kind. All tensors, their sizes and the arithmetic follow from it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
+    pub family: Family,
     /// Width of the residual stream.
     pub hidden: usize,
     pub layers: usize,
@@ -18,7 +20,7 @@ pub struct Shape {
     pub vocab: usize,
     /// The output head is the embedding table.
     pub tied: bool,
-    /// The q, k, v and o projections carry biases.
+    /// The q, k, v and o projections carry biases; of the family `qwen2`, q, k and v do.
     pub attention_bias: bool,
     /// The gate, up and down projections carry biases.
     pub mlp_bias: bool,

@@ -65,7 +65,11 @@ impl Proj {
     }
 
     fn has_bias(self, shape: &Shape) -> bool {
-        if self.in_attention() { shape.attention_bias } else { shape.mlp_bias }
+        match self {
+            Proj::O => shape.attention_bias && shape.family.output_bias(),
+            Proj::Q | Proj::K | Proj::V => shape.attention_bias,
+            Proj::Gate | Proj::Up | Proj::Down => shape.mlp_bias,
+        }
     }
 
     pub(crate) fn index(self) -> usize {
@@ -114,18 +118,24 @@ impl Shape {
         };
         put("model.embed_tokens.weight".into(), &[self.vocab, self.hidden], Role::Embedding, None);
         for layer in 0..self.layers {
-            let norm = |which: &str| format!("model.layers.{layer}.{which}_layernorm.weight");
+            let norms = |before: Option<Proj>| {
+                self.family.norms().iter().filter(move |norm| norm.before == before).map(move |norm| {
+                    let width = if norm.of_head { self.head_dim } else { self.hidden };
+                    (format!("model.layers.{layer}.{}.weight", norm.name), [width])
+                })
+            };
             for proj in Proj::ALL {
-                match proj {
-                    Proj::Q => put(norm("input"), &[self.hidden], Role::Norm, Some(layer)),
-                    Proj::Gate => put(norm("post_attention"), &[self.hidden], Role::Norm, Some(layer)),
-                    _ => {}
+                for (name, shape) in norms(Some(proj)) {
+                    put(name, &shape, Role::Norm, Some(layer));
                 }
                 let (module, (out, into)) = (proj.module(layer), proj.dims(self));
                 put(format!("{module}.weight"), &[out, into], Role::Linear(proj), Some(layer));
                 if proj.has_bias(self) {
                     put(format!("{module}.bias"), &[out], Role::Bias(proj), Some(layer));
                 }
+            }
+            for (name, shape) in norms(None) {
+                put(name, &shape, Role::Norm, Some(layer));
             }
         }
         put("model.norm.weight".into(), &[self.hidden], Role::Norm, None);
@@ -140,26 +150,35 @@ impl Shape {
         self.tensors().iter().map(|t| t.shape.iter().map(|d| *d as u64).product::<u64>()).sum()
     }
 
-    fn per_layer(&self) -> usize {
-        9 + 4 * usize::from(self.attention_bias) + 3 * usize::from(self.mlp_bias)
+    /// Tensors of a block.
+    pub(crate) fn per_layer(&self) -> usize {
+        Proj::ALL.len() + self.biases(true) + self.biases(false) + self.family.norms().len()
+    }
+
+    /// Biases of a block's attention, or of its feed-forward part.
+    fn biases(&self, attention: bool) -> usize {
+        Proj::ALL.iter().filter(|proj| proj.in_attention() == attention && proj.has_bias(self)).count()
     }
 
     pub(crate) const EMBEDDING: usize = 0;
+
+    // Places in the list, of families that run.
 
     pub(crate) fn attention_norm_at(&self, layer: usize) -> usize {
         1 + layer * self.per_layer()
     }
 
     pub(crate) fn mlp_norm_at(&self, layer: usize) -> usize {
-        self.attention_norm_at(layer) + 5 + 4 * usize::from(self.attention_bias)
+        self.attention_norm_at(layer) + 5 + self.biases(true)
     }
 
     pub(crate) fn linear_at(&self, layer: usize, proj: Proj) -> usize {
-        let stride = 1 + usize::from(proj.has_bias(self));
         if proj.in_attention() {
-            self.attention_norm_at(layer) + 1 + proj.index() * stride
+            // The output projection comes last: whether it has a bias moves nothing.
+            self.attention_norm_at(layer) + 1 + proj.index() * (1 + usize::from(self.attention_bias))
         } else {
-            self.mlp_norm_at(layer) + 1 + (proj.index() - Proj::Gate.index()) * stride
+            let from_gate = proj.index() - Proj::Gate.index();
+            self.mlp_norm_at(layer) + 1 + from_gate * (1 + usize::from(self.mlp_bias))
         }
     }
 

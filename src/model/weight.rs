@@ -17,6 +17,14 @@ pub enum Float {
 }
 
 impl Float {
+    pub fn name(self) -> &'static str {
+        match self {
+            Float::F32 => "f32",
+            Float::Bf16 => "bf16",
+            Float::F16 => "f16",
+        }
+    }
+
     pub fn dtype(self) -> DType {
         match self {
             Float::F32 => DType::F32,

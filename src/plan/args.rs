@@ -37,6 +37,19 @@ pub struct Arg {
     pub name: String,
     pub val: Val,
     pub span: Option<Span>,
+    /// In a recipe: the call's argument that its value comes from.
+    pub from: Option<CallArg>,
+}
+
+/// An argument of a recipe's call in the pipeline's own file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallArg {
+    /// What the call names it; none: a recipe in the recipe has it, which the pipeline does not reach.
+    pub name: Option<String>,
+    /// Where the call gives it; none: it goes by the recipe's default.
+    pub span: Option<Span>,
+    /// The whole call.
+    pub call: Span,
 }
 
 /// All arguments of a step, in the signature's order. The checker has held every value to the signature's type, so
@@ -59,9 +72,11 @@ impl Args {
         self.get(name).and_then(|arg| arg.span)
     }
 
-    /// Whether the user wrote the argument.
+    /// Whether the user wrote the argument, here or in the call of the recipe that hands it on. Written as `none` it
+    /// is left out.
     pub fn given(&self, name: &str) -> bool {
-        self.span(name).is_some()
+        let written = |arg: &Arg| arg.from.as_ref().map_or(arg.span, |from| from.span).is_some();
+        self.get(name).is_some_and(|arg| arg.val != Val::None && written(arg))
     }
 
     pub fn is_none(&self, name: &str) -> bool {

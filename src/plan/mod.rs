@@ -5,10 +5,12 @@
 mod args;
 mod budget;
 
-pub use args::{Arg, Args, Unit, Val};
+pub use args::{Arg, Args, CallArg, Unit, Val};
 pub use budget::{Budget, Capability, Device};
 
-use crate::text::{SourceId, Span};
+use std::path::PathBuf;
+
+use crate::text::{Diagnostic, SourceId, Span};
 
 /// Names a value for the length of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,8 +70,10 @@ pub struct Step {
     pub span: Span,
     /// The stage's words only (`train lora`), for labels.
     pub name_span: Span,
-    /// Line of the statement's first byte, from 1.
+    /// The line of the pipeline's own file that asks for it, from 1: of the outermost call where recipes made it.
     pub line: usize,
+    /// The calls of recipes that it stands in, the pipeline's own first.
+    pub calls: Vec<Span>,
     /// Every argument of the signature: given, or by default.
     pub args: Args,
     /// Inputs by their signature's name (`model`, `data`, `valid`); an absent optional input is not listed.
@@ -79,9 +83,29 @@ pub struct Step {
 }
 
 impl Step {
+    /// A finding in a recipe is shown where the recipe is called too.
+    pub fn called(&self, mut diagnostic: Diagnostic) -> Diagnostic {
+        if diagnostic.labels.iter().any(|label| label.span.source != self.span.source) {
+            return diagnostic;
+        }
+        for call in self.calls.iter().rev() {
+            diagnostic = diagnostic.label(*call, "called here");
+        }
+        diagnostic
+    }
+
     pub fn input(&self, name: &str) -> Option<ValueId> {
         self.inputs.iter().find(|(n, _)| n == name).map(|(_, id)| *id)
     }
+}
+
+/// A value given beside the pipeline's own text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Override {
+    /// As it was written: `lr=1e-4`, `train.batch=1`.
+    pub what: String,
+    /// Where: `on the command line`, `--set`.
+    pub from: &'static str,
 }
 
 /// A checked pipeline.
@@ -94,6 +118,12 @@ pub struct Plan {
     pub budgets: Vec<Budget>,
     /// Every `param` with the value it resolved to, in order, for the manifest.
     pub params: Vec<(String, Val)>,
+    /// What was given beside the text, and counted.
+    pub overrides: Vec<Override>,
+    /// Files of recipes that were read, the standard library's among them.
+    pub used: Vec<SourceId>,
+    /// Files whose text stands in the plan (`@"prompt.txt"`).
+    pub texts: Vec<PathBuf>,
 }
 
 impl Plan {

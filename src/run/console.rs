@@ -5,12 +5,12 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Journal;
 use crate::memory::{Bytes, meter};
 use crate::stages::{Count, EvalSeen, StepSeen, Watch};
-use crate::text::Fault;
+use crate::text::{Fault, out};
 
 /// How much is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,14 @@ pub struct Console<'a> {
     /// What the bar counts, and since when the work has been going on.
     work: Option<(String, Instant)>,
     spoke: Instant,
-    started: Option<Instant>,
+    /// The stage at work, with its line.
+    stage: (String, usize),
+    /// When training began, evaluations included, and the step before its first.
+    training: Option<(Instant, u64)>,
+    /// Results go to stdout as text; otherwise they are only collected.
+    pub answers: bool,
+    /// What `eval` and `sample` found.
+    pub results: Vec<Value>,
     /// The journal's first failure: a run must not end well when its record is broken.
     pub broken: Option<Fault>,
 }
@@ -46,7 +53,10 @@ impl<'a> Console<'a> {
             bar: None,
             work: None,
             spoke: Instant::now(),
-            started: None,
+            stage: (String::new(), 0),
+            training: None,
+            answers: true,
+            results: Vec::new(),
             broken: None,
         }
     }
@@ -62,8 +72,21 @@ impl<'a> Console<'a> {
             return;
         }
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| out::say(text)),
+            None => out::say(text),
+        }
+    }
+
+    /// A result that was asked for: on stdout, quiet or not.
+    fn answer(&mut self, text: &str, result: Value) {
+        self.results.push(result);
+        if self.journal.is_none() || !self.answers {
+            return;
+        }
+        let line = format!("{text}\n");
+        match &self.bar {
+            Some(bar) => bar.suspend(|| out::answer(&line)),
+            None => out::answer(&line),
         }
     }
 
@@ -86,7 +109,6 @@ impl<'a> Console<'a> {
             bar.finish_and_clear();
         }
         self.work = None;
-        self.started = None;
     }
 }
 
@@ -123,11 +145,13 @@ impl Watch for Console<'_> {
                 Count::Bytes => format!("{} of {}", Bytes(done), Bytes(total)),
                 _ => format!("{done} of {total}"),
             };
-            eprintln!("  {what}: {done}");
+            out::say(&format!("  {what}: {done}"));
         }
     }
 
     fn stage(&mut self, name: &str, line: usize) {
+        self.stage = (name.to_owned(), line);
+        self.training = None;
         if let Some(journal) = self.journal.as_deref_mut() {
             let written = journal.event(&json!({"event": "stage", "stage": name, "line": line}));
             self.keep(written);
@@ -143,38 +167,44 @@ impl Watch for Console<'_> {
             return;
         }
         let rate = if seen.seconds > 0.0 { seen.tokens as f64 / seen.seconds } else { 0.0 };
-        let line = format!("loss {:.4}  {:.0} tokens/s  {}", seen.loss, rate, Bytes(meter::live()));
-        if self.terminal {
-            let first = self.started.is_none();
+        let line = format!("loss {:.4}  {:.0} tokens/s  RAM {}", seen.loss, rate, Bytes(meter::live()));
+        let (since, before) = *self.training.get_or_insert_with(|| {
+            (Instant::now() - Duration::from_secs_f64(seen.seconds.clamp(0.0, 1e6)), seen.step.saturating_sub(1))
+        });
+        if self.terminal && seen.step < seen.steps {
+            // A bar that counted something else gives way; one that counts steps goes on.
+            let first = self.work.is_some() || self.bar.is_none();
             if first {
                 self.clear();
-                self.started = Some(Instant::now());
             }
-            let bar = self.draw("  step {pos:>4} of {len} {bar:28.cyan/dim} {msg}  {eta} left", seen.steps, first);
-            bar.set_message(line);
+            let left = remaining(since.elapsed(), seen.step - before, seen.steps - seen.step);
+            let bar = self.draw("  step {pos:>4} of {len} {bar:24.cyan/dim} {msg}", seen.steps, first);
+            bar.set_message(format!("{line}  {left} left"));
             bar.set_position(seen.step);
-        } else {
-            let every = (seen.steps / 20).max(1);
-            if seen.step == 1 || seen.step == seen.steps || seen.step.is_multiple_of(every) {
-                eprintln!("  step {:>4} of {}  {line}", seen.step, seen.steps);
-            }
+            return;
         }
-        if seen.step == seen.steps {
+        let every = (seen.steps / 20).max(1);
+        if seen.step == 1 || seen.step == seen.steps || seen.step.is_multiple_of(every) {
             self.clear();
+            out::say(&format!("  step {:>4} of {}  {line}", seen.step, seen.steps));
         }
     }
 
     fn eval(&mut self, stage: &str, seen: &EvalSeen) {
         if let Some(journal) = self.journal.as_deref_mut() {
-            let written = journal.eval(stage, seen);
+            let written = journal.eval(stage, self.stage.1, seen);
             self.keep(written);
         }
-        let when = seen.step.map_or(String::new(), |step| format!(" after step {step}"));
-        let name = if stage == "eval" { "eval" } else { "held out" };
-        self.say(&format!(
-            "  {name}{when}: loss {:.4}  perplexity {:.2}  over {} tokens",
-            seen.loss, seen.perplexity, seen.counted
-        ));
+        let score = format!("loss {:.4}  perplexity {:.2}  over {} tokens", seen.loss, seen.perplexity, seen.counted);
+        match seen.step {
+            Some(step) => self.say(&format!("  held out, after step {step}: {score}")),
+            None => {
+                let line = self.stage.1;
+                let result = json!({"stage": stage, "line": line, "loss": seen.loss, "perplexity": seen.perplexity,
+                                    "counted": seen.counted});
+                self.answer(&format!("  eval in line {line}: {score}"), result);
+            }
+        }
     }
 
     fn sample(&mut self, prompt: &str, answer: &str) {
@@ -182,7 +212,8 @@ impl Watch for Console<'_> {
             let written = journal.event(&json!({"event": "sample", "prompt": prompt, "answer": answer}));
             self.keep(written);
         }
-        self.say(&sampled(prompt, answer));
+        let result = json!({"stage": "sample", "line": self.stage.1, "prompt": prompt, "answer": answer});
+        self.answer(&sampled(self.stage.1, prompt, answer), result);
     }
 
     fn saved(&mut self, what: &str, path: &Path, bytes: u64) {
@@ -202,9 +233,20 @@ impl Watch for Console<'_> {
     }
 }
 
+/// What is left at the pace so far: `45s`, `12m 5s`, `3h 20m`.
+fn remaining(spent: Duration, done: u64, left: u64) -> String {
+    let seconds = spent.as_secs_f64() / done.max(1) as f64 * left as f64;
+    let seconds = seconds.round().clamp(0.0, 1e9) as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s}s"),
+        (0, m, s) => format!("{m}m {s}s"),
+        (h, m, _) => format!("{h}h {m}m"),
+    }
+}
+
 /// A prompt with its answer, told apart by an arrow.
-fn sampled(prompt: &str, answer: &str) -> String {
-    let mut text = String::from("  sample");
+fn sampled(line: usize, prompt: &str, answer: &str) -> String {
+    let mut text = format!("  sample in line {line}");
     for line in prompt.trim_end().lines() {
         text.push_str("\n    ");
         text.push_str(line);
@@ -247,8 +289,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_follows_the_pace_so_far() {
+        assert_eq!(remaining(Duration::from_secs(3), 58, 6342), "5m 28s");
+        assert_eq!(remaining(Duration::from_secs(1), 1, 12_000), "3h 20m");
+        assert_eq!(remaining(Duration::ZERO, 0, 4), "0s");
+    }
+
+    #[test]
     fn an_answer_stands_under_its_prompt() {
-        assert_eq!(sampled("Q: x?\nA:", " y\nz "), "  sample\n    Q: x?\n    A:\n  → y\n    z");
-        assert_eq!(sampled("x", " "), "  sample\n    x\n  → (nothing)");
+        assert_eq!(sampled(3, "Q: x?\nA:", " y\nz "), "  sample in line 3\n    Q: x?\n    A:\n  → y\n    z");
+        assert_eq!(sampled(4, "x", " "), "  sample in line 4\n    x\n  → (nothing)");
     }
 }

@@ -71,8 +71,8 @@ impl Journal {
         line(&mut self.metrics, &self.folder.join("metrics.jsonl"), event)
     }
 
-    pub fn eval(&mut self, stage: &str, seen: &EvalSeen) -> Result<()> {
-        self.event(&json!({"event": "eval", "stage": stage, "step": seen.step, "loss": seen.loss,
+    pub fn eval(&mut self, stage: &str, at: usize, seen: &EvalSeen) -> Result<()> {
+        self.event(&json!({"event": "eval", "stage": stage, "line": at, "step": seen.step, "loss": seen.loss,
                            "perplexity": seen.perplexity, "counted": seen.counted}))
     }
 
@@ -92,7 +92,7 @@ fn line(file: &mut File, path: &Path, value: &Value) -> Result<()> {
 }
 
 /// `runs/<stem>/2026-01-31T12-00-00Z`, with a number after it when two runs start in one second.
-fn fresh_folder(parent: &Path) -> Result<PathBuf> {
+pub fn fresh_folder(parent: &Path) -> Result<PathBuf> {
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ").to_string();
     fs::create_dir_all(parent).map_err(|e| Fault::io("make", parent, &e))?;
     for attempt in 0..1000 {

@@ -24,7 +24,15 @@ pub fn hash_file(path: &Path) -> Result<String> {
         }
         hash.update(&window[..n]);
     }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&hash.finalize()))
+}
+
+fn hash(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn value(val: &Val) -> Value {
@@ -51,6 +59,9 @@ fn value(val: &Val) -> Value {
 
 /// Source text, resolved arguments, input hashes, versions and parameters of one run.
 pub fn manifest(plan: &Plan, sources: &Sources, inputs: &[PathBuf]) -> Result<Value> {
+    let mut inputs: Vec<&PathBuf> = inputs.iter().chain(&plan.texts).collect();
+    inputs.sort_unstable();
+    inputs.dedup();
     let hashes: BTreeMap<String, String> = inputs
         .par_iter()
         .map(|path| Ok((path.display().to_string(), hash_file(path)?)))
@@ -65,13 +76,21 @@ pub fn manifest(plan: &Plan, sources: &Sources, inputs: &[PathBuf]) -> Result<Va
         .collect();
     let params: Map<String, Value> = plan.params.iter().map(|(name, val)| (name.clone(), value(val))).collect();
     let source = sources.get(plan.source);
+    let used: Vec<Value> = plan
+        .used
+        .iter()
+        .map(|id| sources.get(*id))
+        .map(|used| json!({"file": used.name, "sha256": hash(used.text.as_bytes()), "text": used.text.as_ref()}))
+        .collect();
     Ok(json!({
         "version": 1,
         "tunepipe": env!("CARGO_PKG_VERSION"),
         "machine": {"os": std::env::consts::OS, "architecture": std::env::consts::ARCH,
                     "threads": rayon::current_num_threads()},
         "pipeline": {"file": source.name, "text": source.text.as_ref()},
+        "used": used,
         "params": params,
+        "overrides": plan.overrides.iter().map(|one| json!({"given": one.what, "from": one.from})).collect::<Vec<_>>(),
         "stages": stages,
         "inputs": hashes,
     }))

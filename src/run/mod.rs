@@ -3,9 +3,11 @@
 mod console;
 mod executor;
 mod journal;
+mod list;
 mod manifest;
 
 pub use console::{Console, Voice};
 pub use executor::{Failure, Outcome, execute};
-pub use journal::Journal;
+pub use journal::{Journal, fresh_folder};
+pub use list::list;
 pub use manifest::{hash_file, manifest};

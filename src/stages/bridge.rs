@@ -6,9 +6,10 @@ use candle_core::DType;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
+use super::Target;
 use crate::kernels::{Spec, ViewMut};
 use crate::memory::{Grows, Holding, Place};
-use crate::model::WeightSource;
+use crate::model::{self, Extent, Shape, Way, WeightSource};
 use crate::store::{ModelSource, StoredType};
 use crate::text::{Fault, Result};
 
@@ -33,6 +34,14 @@ impl WeightSource for FileWeights<'_> {
             _ => Ok(false),
         }
     }
+}
+
+/// What products pack; a GPU's library has its own workspace.
+pub fn packing(shape: &Shape, extent: Extent, way: Way, target: &Target) -> Option<Holding> {
+    (!target.gpu).then(|| {
+        let bytes = model::packing(shape, extent, way, target.threads);
+        Holding::new("matmul packing", Place::Ram, bytes, "threads, batch, max_len")
+    })
 }
 
 /// The buffers of a plan, added up by holding, in the order in which holdings first appear.

@@ -1,11 +1,11 @@
 //! `eval`: loss, perplexity and counted tokens of rows that are not trained on.
 
-use super::bridge::holdings_of;
+use super::bridge::{holdings_of, packing};
 use super::rows::{Rows, micro};
 use super::world::blame;
 use super::{Body, Count, EvalSeen, Job, Lowered, Refusal, Stage, World};
 use crate::memory::Phase;
-use crate::model::Extent;
+use crate::model::{Extent, Way};
 use crate::plan::{Step, ValueId};
 use crate::text::{Diagnostic, Fault, Result};
 use crate::train::{self, Evaluator};
@@ -46,12 +46,19 @@ impl Stage for Eval {
             holding.grows = train::grows_with(&holding.name);
         }
         world.target.resize(&mut holdings, model.form);
+        holdings.extend(packing(&model.shape, extent, Way::Forward, world.target));
         Ok(Lowered {
             phases: vec![Phase::new("score", holdings)],
             keeps: Vec::new(),
             body: Box::new(Score { id, rows, extent }),
         })
     }
+}
+
+/// A score that is no number.
+pub(super) fn not_finite(loss: f64) -> Fault {
+    Fault::new("model.not_finite", format!("the model's loss on these rows is {loss}"))
+        .note("its weights are damaged, or too large for the type they are held in")
 }
 
 struct Score {
@@ -77,6 +84,9 @@ impl Body for Score {
             }),
         )?;
         watch.finish();
+        if !eval.loss.is_finite() {
+            return Err(not_finite(eval.loss));
+        }
         let seen = EvalSeen { step: None, loss: eval.loss, perplexity: eval.perplexity, counted: eval.counted };
         watch.eval("eval", &seen);
         Ok(())

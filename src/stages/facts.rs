@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Count, Watch};
-use crate::data::{self, ChatTemplate, Settings, TokenSet, Tokenizer, TokenizerFiles, TokenizerJson};
+use crate::data::{self, ChatTemplate, Draw, Settings, Take, TokenSet, Tokenizer, TokenizerFiles, TokenizerJson};
 use crate::model::Shape;
 use crate::store::{ModelSource, TokenizerSource};
-use crate::text::Result;
+use crate::text::{Fault, Result};
 
 /// A model's files, opened: headers and config only.
 pub struct ModelFiles {
@@ -25,6 +25,8 @@ pub struct Encoded {
     pub tokens: TokenSet,
     pub train: Vec<u32>,
     pub held: Vec<u32>,
+    /// How much of which of the rows to train on an epoch has.
+    pub draws: Vec<Draw>,
 }
 
 /// What decides a tokenised data set within one process: the statement's settings, the tokenizer, the template.
@@ -35,6 +37,8 @@ pub struct Facts {
     watch: RefCell<Box<dyn Watch>>,
     models: RefCell<HashMap<PathBuf, Result<Arc<ModelFiles>>>>,
     encoded: RefCell<HashMap<EncodedKey, Result<Arc<Encoded>>>>,
+    /// Sets of several, by the addresses of those they are mixed of.
+    mixed: RefCell<HashMap<Vec<usize>, Arc<Encoded>>>,
     /// Settings whose address is a key above: kept alive so that no other takes the address.
     pinned: RefCell<Vec<(Arc<Settings>, Arc<Tokenizer>)>>,
     settings: RefCell<Vec<Arc<Settings>>>,
@@ -48,6 +52,7 @@ impl Facts {
             watch: RefCell::new(watch),
             models: RefCell::default(),
             encoded: RefCell::default(),
+            mixed: RefCell::default(),
             pinned: RefCell::default(),
             settings: RefCell::default(),
             tokenizers: RefCell::default(),
@@ -132,7 +137,47 @@ impl Facts {
             self.watch.borrow_mut().progress("tokenising", done as u64, total as u64, Count::Rows);
         })?;
         let (train, held) = data::split(tokens.sizes(), settings.holdout)?;
-        Ok(Encoded { tokens, train, held })
+        let draws = vec![draw(settings, train.len())?];
+        Ok(Encoded { tokens, train, held, draws })
+    }
+
+    /// Several tokenised sets as one, with how many files each was read from.
+    pub fn mix(&self, parts: &[(Arc<Encoded>, usize)]) -> Arc<Encoded> {
+        let key: Vec<usize> = parts.iter().map(|(part, _)| Arc::as_ptr(part) as usize).collect();
+        if let Some(found) = self.mixed.borrow().get(&key) {
+            return found.clone();
+        }
+        let tokens = TokenSet::join(parts.iter().map(|(part, files)| (&part.tokens, *files)));
+        let (mut train, mut held, mut draws, mut base) = (Vec::new(), Vec::new(), Vec::new(), 0u32);
+        for (part, _) in parts {
+            let start = train.len();
+            train.extend(part.train.iter().map(|row| base.saturating_add(*row)));
+            held.extend(part.held.iter().map(|row| base.saturating_add(*row)));
+            draws.extend(part.draws.iter().map(|draw| Draw { end: start + draw.end, ..*draw }));
+            base = base.saturating_add(u32::try_from(part.tokens.len()).unwrap_or(u32::MAX));
+        }
+        let made = Arc::new(Encoded { tokens, train, held, draws });
+        self.mixed.borrow_mut().insert(key, made.clone());
+        made
+    }
+}
+
+/// How much of a set's rows an epoch has.
+fn draw(settings: &Settings, rows: usize) -> Result<Draw> {
+    let take = match settings.take {
+        None => None,
+        Some(Take::Rows(n)) => Some(n),
+        Some(Take::Percent(share)) => Some(((rows as f64 * share / 100.0).round() as usize).max(1)),
+    };
+    match take {
+        Some(0) => {
+            Err(Fault::new("data.share", "`take=0rows` leaves an epoch without rows").help("leave the data out"))
+        }
+        Some(n) if n > rows => {
+            Err(Fault::new("data.share", format!("an epoch cannot take {n} rows: there are {rows} to train on"))
+                .help("`repeat=2` goes through all of them twice"))
+        }
+        take => Ok(Draw { end: rows, take, repeat: settings.repeat }),
     }
 }
 

@@ -72,6 +72,17 @@ fn settings(config: &AdapterConfig, source: &AdapterSource) -> Result<LoraSettin
             }
         }
     }
+    if let Targets::Names(names) = &config.targets {
+        // As PEFT matches: the whole path, or its end from a dot on.
+        let named = |module: &str| names.iter().any(|n| module == n || module.ends_with(&format!(".{n}")));
+        if let Some(stray) = source.modules().iter().find(|module| !named(&module.module)) {
+            return Err(Fault::new(
+                "adapter.unknown_module",
+                format!("the adapter has values for `{}`, which its config does not name", stray.module),
+            )
+            .note(format!("`target_modules` names {}", names.join(", "))));
+        }
+    }
     targets.sort();
     Ok(LoraSettings {
         rank: config.rank,

@@ -1,10 +1,14 @@
 //! `load data`: rows to train or to evaluate on. Reads nothing itself: whoever uses the rows tokenises them with its
 //! own model's tokenizer, and the tokens are that stage's holding.
 
-use super::world::{DataDesc, blame};
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use super::world::{DataDesc, blame, idle, none_idle};
 use super::{Body, Desc, Job, Lowered, Refusal, Stage, World};
-use crate::data::{Format, Holdout, Long, Settings, TrainOn};
+use crate::data::{Format, Holdout, Long, Settings, Take, TrainOn};
 use crate::plan::{Args, Step, Unit, Val};
+use crate::store;
 use crate::text::{Diagnostic, Fault, Result};
 
 pub struct LoadData;
@@ -15,13 +19,18 @@ impl Stage for LoadData {
     }
 
     fn lower(&self, step: &Step, world: &mut World<'_>) -> Result<Lowered, Refusal> {
-        let settings = settings(step)?;
+        let mut settings = settings(step)?;
+        settings.paths = expand(step, settings.paths)?;
         let missing: Vec<Diagnostic> = settings
             .paths
             .iter()
             .filter(|path| !path.exists())
             .map(|path| {
-                let fault = Fault::new("file.missing", format!("there is no `{}`", path.display())).at(path);
+                let message = match store::is_pattern(path) {
+                    true => format!("no file matches `{}`", path.display()),
+                    false => format!("there is no `{}`", path.display()),
+                };
+                let fault = Fault::new("file.missing", message).at(path);
                 blame(step, "path", &fault)
             })
             .collect();
@@ -46,7 +55,7 @@ impl Stage for LoadData {
             }
         }
         let settings = world.facts.settings(settings);
-        let desc = DataDesc { settings, present, span: step.span, line: step.line };
+        let desc = DataDesc { settings, present, span: step.span, line: step.line, parts: Vec::new() };
         if let Some(id) = step.makes.first() {
             world.describe(*id, Desc::Data(desc));
         }
@@ -54,7 +63,30 @@ impl Stage for LoadData {
     }
 }
 
-struct Nothing;
+/// Patterns give way to the files that they match. Without a match the pattern stays, and is missing as a file is.
+fn expand(step: &Step, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, Refusal> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for path in paths {
+        let found = match store::is_pattern(&path) {
+            true => store::expand(&path),
+            false => Ok(vec![path.clone()]),
+        };
+        match found {
+            Ok(found) => files.extend(found),
+            Err(fault) if fault.code == "path.no_match" => files.push(path),
+            Err(fault) => return Err(vec![blame(step, "path", &fault)]),
+        }
+    }
+    let mut seen = HashSet::new();
+    if let Some(twice) = files.iter().find(|file| !seen.insert(*file)) {
+        let fault = Fault::new("data.twice", format!("`{}` is read twice", twice.display()))
+            .help("list it once; to have rows twice in an epoch, write `repeat=2`");
+        return Err(vec![blame(step, "path", &fault)]);
+    }
+    Ok(files)
+}
+
+pub(super) struct Nothing;
 
 impl Body for Nothing {
     fn run(self: Box<Self>, _job: &mut Job<'_>) -> Result<()> {
@@ -66,6 +98,14 @@ fn settings(step: &Step) -> Result<Settings, Refusal> {
     let args = &step.args;
     let format = args.text("format").and_then(Format::from_name).ok_or_else(Vec::new)?;
     let mut settings = Settings::new(args.paths("path"), format);
+    let only = |wanted: bool, argument: &str, why: &str| if wanted { None } else { idle(step, argument, why) };
+    none_idle([
+        only(format == Format::Text, "text", "names the column of `format=text`"),
+        only(format == Format::Completion, "prompt", "names a column of `format=completion`"),
+        only(format == Format::Completion, "completion", "names a column of `format=completion`"),
+        only(format != Format::Tokens, "eos", "rows of tokens are taken as they are"),
+        only(format != Format::Tokens, "bos", "rows of tokens are taken as they are"),
+    ])?;
     let text = |name: &str| args.text(name).unwrap_or(name).to_owned();
     settings.text = text("text");
     settings.prompt = text("prompt");
@@ -75,9 +115,27 @@ fn settings(step: &Step) -> Result<Settings, Refusal> {
     settings.long = match args.text("long") {
         Some("drop") => Long::Drop,
         Some("truncate") => Long::Truncate,
+        Some("split") => Long::Split,
         _ => Long::Error,
     };
     settings.holdout = holdout(args);
+    if settings.holdout == Some(Holdout::Rows(0)) {
+        none_idle([idle(step, "holdout", "no row is held out")])?;
+    }
+    settings.take = match args.val("take") {
+        Val::Quantity(share, Unit::Percent) => Some(Take::Percent(*share)),
+        Val::Quantity(rows, Unit::Rows) => Some(Take::Rows(*rows as usize)),
+        _ => None,
+    };
+    settings.repeat = u32::try_from(args.count("repeat")).unwrap_or(1).max(1);
+    if args.given("take") && args.given("repeat") {
+        return Err(vec![
+            Diagnostic::error("data.share", "an epoch takes a part of the rows or repeats all of them, not both")
+                .label(args.span("take").unwrap_or(step.name_span), "a part")
+                .label(args.span("repeat").unwrap_or(step.name_span), "all, several times")
+                .help("leave one of them out"),
+        ]);
+    }
     settings.packed = args.flag("packed");
     settings.shuffle = args.flag("shuffle");
     settings.eos = args.flag("eos");

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use super::bridge::{FileWeights, holdings_of};
-use super::world::{ModelDesc, Origin, blame};
+use super::world::{ModelDesc, Origin, blame, idle, none_idle};
 use super::{Body, Count, Desc, Job, Lowered, Refusal, Stage, World};
 use crate::catalog::Catalog;
-use crate::data::Tokenizer;
+use crate::data::{ChatTemplate, Tokenizer};
 use crate::memory::{Holding, Phase, Place};
-use crate::model::{self, Float, Form, Model, Random, Shape};
+use crate::model::{self, Family, Float, Form, Model, Random, Shape};
 use crate::plan::{Step, ValueId};
 use crate::store::StoredType;
 use crate::text::{Diagnostic, Fault, Result};
@@ -25,9 +25,17 @@ impl Stage for LoadModel {
 
     fn lower(&self, step: &Step, world: &mut World<'_>) -> Result<Lowered, Refusal> {
         let Some(id) = step.makes.first().copied() else { return Err(Vec::new()) };
+        if step.args.text("init") != Some("random") {
+            none_idle([idle(step, "seed", "only `init=random` draws weights")])?;
+        }
         let named = named_shape(step)?;
         let (origin, shape) = origin(step, named, world)?;
+        sized_only(step, &shape, world);
         let tokenizer = tokenizer(step, &origin, &shape, world)?;
+        if let (Some(template), Some(tokenizer)) = (step.args.text("template"), &tokenizer) {
+            ChatTemplate::choose(Some(template), tokenizer).map_err(|f| vec![blame(step, "template", &f)])?;
+        }
+        foreign_template(step, tokenizer.as_deref(), world);
         let float = dtype(step, world)?;
         let form = Form::dense(float);
         let resident = !read_by_quantiser(world, id);
@@ -42,8 +50,13 @@ impl Stage for LoadModel {
         };
         let template = step.args.text("template").map(str::to_owned);
         let base_name = step.args.path("path").map_or_else(|| "random".to_owned(), |p| p.display().to_string());
-        if let Some(tokenizer) = &tokenizer {
-            let holding = Holding::new("tokenizer", Place::Ram, tokenizer_bytes(tokenizer), "");
+        // The model's own stays with its files, even where another is used.
+        let own = match &origin {
+            Origin::Files(files) => files.tokenizer.as_ref().ok(),
+            _ => None,
+        };
+        for tokenizer in tokenizer.iter().chain(own) {
+            let holding = Holding::new("tokenizer", Place::Ram, tokenizer_bytes(tokenizer, world.target.threads), "");
             world.resident(Arc::as_ptr(tokenizer) as usize, holding);
         }
         let desc = ModelDesc {
@@ -76,6 +89,20 @@ impl Stage for LoadModel {
         }
         Ok(Lowered { phases, keeps, body })
     }
+}
+
+/// A family whose arithmetic is not here can still be planned.
+fn sized_only(step: &Step, shape: &Shape, world: &mut World<'_>) {
+    if shape.family.runs() {
+        return;
+    }
+    let name = shape.family.name();
+    world.remark(format!(
+        "the family `{name}` is sized, not runnable: its activations are planned as a llama's of these sizes"
+    ));
+    let fault = Fault::new("model.family", format!("models of the family `{name}` cannot be trained here"))
+        .note(format!("families that can: {}", Family::runnable()));
+    world.not_runnable.push(blame(step, "shape", &fault));
 }
 
 /// Reads the weights.
@@ -245,6 +272,20 @@ fn tokenizer(
     Ok(tokenizer)
 }
 
+/// A template that was named, over a vocabulary that lacks its tokens.
+fn foreign_template(step: &Step, tokenizer: Option<&Tokenizer>, world: &mut World<'_>) {
+    let (Some(template), Some(tokenizer)) = (step.args.text("template"), tokenizer) else { return };
+    let source = ChatTemplate::builtin(template).unwrap_or(template);
+    let foreign = ChatTemplate::foreign_tokens(source, tokenizer);
+    let Some(span) = step.args.span("template").filter(|_| !foreign.is_empty()) else { return };
+    world.warnings.push(
+        Diagnostic::warning("template.foreign", "this template marks turns with tokens that the model does not have")
+            .label(span, "written for another vocabulary")
+            .note(format!("spelt out in pieces: {}", foreign.join(", ")))
+            .help("leave `template=` out where the model has its own, or name the template it was trained with"),
+    );
+}
+
 /// The type frozen weights are held in.
 fn dtype(step: &Step, world: &World<'_>) -> Result<Float, Refusal> {
     let chosen = match step.args.text("dtype") {
@@ -263,8 +304,13 @@ fn dtype(step: &Step, world: &World<'_>) -> Result<Float, Refusal> {
     Ok(chosen)
 }
 
-/// A bound on what a tokenizer keeps: its file, its vocabulary's two maps, its merges. Measured between 5 and 9 times
-/// the `tokenizer.json` for byte-level BPE of 49k to 128k tokens.
-fn tokenizer_bytes(tokenizer: &Tokenizer) -> u64 {
-    (tokenizer.to_json().len() as u64).saturating_mul(10)
+/// A bound on what a tokenizer keeps: its file, its vocabulary's two maps, its merges, measured between 5 and 9 times the
+/// `tokenizer.json` for byte-level BPE of 49k to 128k tokens. Beside that the words that it remembers, and for each thread
+/// the room of its regular expressions (half a MiB, measured with 2 to 16 threads); a vocabulary of bytes has neither.
+fn tokenizer_bytes(tokenizer: &Tokenizer, threads: usize) -> u64 {
+    let file = (tokenizer.to_json().len() as u64).saturating_mul(10);
+    if tokenizer.is_tiny() {
+        return file;
+    }
+    file.saturating_add(2 << 20).saturating_add((threads as u64).saturating_mul(768 << 10))
 }

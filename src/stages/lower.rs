@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use super::{Body, Facts, STAGES, Target, World};
+use crate::kernels;
 use crate::memory::{Holding, Place, Schedule, StagePlan};
-use crate::plan::Plan;
+use crate::plan::{Plan, Step};
 use crate::text::Diagnostic;
 
 /// The heap that the program takes for itself before any stage: catalogue, grammar, thread pool, output.
-/// Measured at 1 to 11 MiB (matrix-product packing and token caches fill up as it runs); planned above that, since a plan may never be the smaller.
-const PROGRAM: u64 = 12 << 20;
+/// Measured at 0.5 to 3 MiB, the words that tokenizers remember among them; planned above that, since a plan may never be
+/// the smaller.
+const PROGRAM: u64 = 6 << 20;
 
 /// A schedule with all that was found out on the way to it.
 pub struct Lowering {
@@ -23,16 +25,29 @@ pub struct Lowering {
     pub outputs: Vec<PathBuf>,
     /// Errors that stop a run but not a plan.
     pub not_runnable: Vec<Diagnostic>,
+    /// Outputs that exist.
+    pub standing: Vec<Diagnostic>,
 }
 
 /// Lowers every step, going on after a refusal so that one bad stage does not hide the next.
 pub fn lower(plan: &Plan, target: &Target, facts: &Facts) -> Lowering {
+    lower_watched(plan, target, facts, &mut |_, _| {})
+}
+
+/// As [`lower`]; `watch` sees what is known before each step.
+pub(super) fn lower_watched(
+    plan: &Plan,
+    target: &Target,
+    facts: &Facts,
+    watch: &mut dyn FnMut(&Step, &World<'_>),
+) -> Lowering {
     let mut world = World::new(plan, target, facts);
     let mut diagnostics = Vec::new();
     let mut stages = Vec::with_capacity(plan.steps.len());
     let mut whole = true;
     for (index, step) in plan.steps.iter().enumerate() {
         world.index = index;
+        watch(step, &world);
         let Some(stage) = STAGES.iter().find(|stage| stage.name() == step.stage) else {
             diagnostics.push(
                 Diagnostic::error("stage.no_body", format!("`{}` is declared but this build cannot do it", step.stage))
@@ -41,7 +56,15 @@ pub fn lower(plan: &Plan, target: &Target, facts: &Facts) -> Lowering {
             whole = false;
             continue;
         };
-        match stage.lower(step, &mut world) {
+        let warned = world.warnings.len();
+        let fatal = world.not_runnable.len();
+        let result = stage.lower(step, &mut world);
+        for list in [world.warnings.get_mut(warned..), world.not_runnable.get_mut(fatal..)].into_iter().flatten() {
+            for diagnostic in list {
+                *diagnostic = step.called(diagnostic.clone());
+            }
+        }
+        match result {
             Ok(lowered) => stages.push(StagePlan {
                 name: step.stage.clone(),
                 span: step.span,
@@ -51,13 +74,19 @@ pub fn lower(plan: &Plan, target: &Target, facts: &Facts) -> Lowering {
                 body: lowered.body,
             }),
             Err(found) => {
-                diagnostics.extend(found);
+                diagnostics.extend(found.into_iter().map(|diagnostic| step.called(diagnostic)));
                 whole = false;
             }
         }
     }
+    let over = world.outputs_over_inputs();
+    whole &= over.is_empty();
+    diagnostics.extend(over);
     diagnostics.append(&mut world.warnings);
     let mut floor = vec![Holding::new("program", Place::Ram, PROGRAM, "")];
+    if !target.gpu {
+        floor.push(Holding::new("matmul slabs", Place::Ram, kernels::slabs(target.threads), "threads"));
+    }
     floor.extend(world.residents());
     Lowering {
         schedule: whole.then_some(Schedule { floor, stages }),
@@ -66,6 +95,7 @@ pub fn lower(plan: &Plan, target: &Target, facts: &Facts) -> Lowering {
         remarks: world.remarks,
         inputs: world.inputs,
         not_runnable: world.not_runnable,
+        standing: world.standing,
     }
 }
 

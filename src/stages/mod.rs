@@ -6,6 +6,7 @@ mod facts;
 mod job;
 mod lower;
 mod output;
+mod preview;
 mod rows;
 mod target;
 mod watch;
@@ -15,6 +16,7 @@ mod eval;
 mod load_adapter;
 mod load_data;
 mod load_model;
+mod mix;
 mod quantize_nf4;
 mod sample;
 mod save_adapter;
@@ -28,6 +30,7 @@ pub use bridge::FileWeights;
 pub use facts::Facts;
 pub use job::{Body, Job, LedgerPool, Seen};
 pub use lower::{Lowering, lower};
+pub use preview::{Preview, previews};
 pub use target::Target;
 pub use watch::{Count, EvalSeen, Silent, StepSeen, Watch};
 pub use world::{Desc, Lowered, ModelDesc, Origin, Refusal, World};
@@ -48,6 +51,7 @@ pub trait Stage: Sync {
 pub static STAGES: &[&dyn Stage] = &[
     &load_model::LoadModel,
     &load_data::LoadData,
+    &mix::Mix,
     &quantize_nf4::QuantizeNf4,
     &train_lora::TrainLora,
     &train_full::TrainFull,
@@ -58,3 +62,8 @@ pub static STAGES: &[&dyn Stage] = &[
     &save_merged::SaveMerged,
     &save_model::SaveModel,
 ];
+
+/// What a run takes once, before its first phase is measured.
+pub fn start() {
+    crate::kernels::warm();
+}

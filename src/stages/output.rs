@@ -117,6 +117,10 @@ impl Destination {
         let overwrite = step.args.flag("overwrite");
         world.output(step, &path, overwrite)?;
         let Val::Bytes(max_shard) = *step.args.val("max_shard") else { return Err(Vec::new()) };
+        if max_shard == 0 {
+            let fault = Fault::new("save.shard", "a shard of no bytes holds nothing").help("max_shard=5GB");
+            return Err(vec![blame(step, "max_shard", &fault)]);
+        }
         let fail = |fault: Fault| vec![blame(step, "path", &fault)];
         let folder = folder_plan(model, dtype, max_shard).map_err(fail)?;
         let bytes = folder.planned_bytes().map_err(fail)?;
@@ -150,7 +154,7 @@ pub fn write(
             .iter()
             .map(|tensor| ("merged weights", Spec::new(&tensor.shape, float_of(dtype).dtype())))
             .collect();
-        holdings.extend(holdings_of(&whole, Place::Ram, "low_ram")?);
+        holdings.extend(holdings_of(&whole, Place::Ram, "the model, without low_ram")?);
     }
     phases.push(Phase::new("write", holdings));
     let body = Write { what, id, destination, streamed, base, float: float_of(dtype) };
@@ -206,7 +210,10 @@ impl Body for Write {
                         None => merged(model, base, &tensor.name, rows, part.reborrow())?,
                         Some(whole) => kernels::widen(part.reborrow(), whole[at].view().slice(elements))?,
                     }
-                    sink.write_f32(part.as_view().cpu::<f32>()?)?;
+                    let values = part.as_view();
+                    let values = values.cpu::<f32>()?;
+                    storable(&tensor.name, values, self.float)?;
+                    sink.write_f32(values)?;
                     done += len as u64;
                     watch.progress("writing", done, total, Count::Values);
                 }
@@ -219,6 +226,25 @@ impl Body for Write {
         job.watch.saved(self.what, &path, bytes);
         Ok(())
     }
+}
+
+/// Refuses what a file of this type cannot hold: a model with NaN in it is no result.
+pub fn storable(name: &str, values: &[f32], float: Float) -> Result<()> {
+    // Above this a value rounds to infinity.
+    let most = match float {
+        Float::F16 => 65519.0f32,
+        _ => f32::MAX,
+    };
+    // By blocks, so that the comparison runs in vectors.
+    let fits = |block: &[f32]| block.iter().fold(true, |fits, x| fits & (x.abs() <= most));
+    let Some(block) = values.chunks(4096).find(|block| !fits(block)) else { return Ok(()) };
+    let worst = block.iter().copied().find(|x| x.is_nan() || x.abs() > most).unwrap_or(f32::NAN);
+    let fault = Fault::new("save.not_finite", format!("`{name}` holds {worst}, which {} cannot", float.name()));
+    Err(if worst.is_finite() {
+        fault.help("dtype=bf16, or dtype=f32")
+    } else {
+        fault.note("nothing was saved: a model with such a value computes nothing")
+    })
 }
 
 /// The whole merged model, in the type it will be saved in.

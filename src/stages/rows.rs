@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::facts::Encoded;
 use super::world::{DataDesc, ModelDesc};
 use super::{Refusal, World};
-use crate::data::{self, Batch, BatchPlan, Cursor, Epoch, Length, Report, Settings, TokenSet};
+use crate::data::{self, Batch, BatchPlan, Cursor, Epoch, Length, Report, Settings, TokenSet, Tokenizer};
 use crate::memory::{Holding, Place};
 use crate::model::Extent;
 use crate::plan::Step;
@@ -49,41 +49,15 @@ impl Rows {
         let Some(tokenizer) = model.tokenizer.as_ref().filter(|_| desc.present) else {
             return absent(step, desc, model, world).map(|()| rows(None));
         };
-        let template = model.template.as_deref();
-        let encoded = world.facts.encode(&desc.settings, tokenizer, template).map_err(|fault| {
-            // The rows' own statement is to blame; the stage that met them is where it shows.
-            let words = if fault.code.starts_with("template.") || fault.code == "data.no_template" {
-                "these rows are conversations"
-            } else {
-                "these rows"
-            };
-            vec![Diagnostic::from_fault(&fault, desc.span, words).label(step.name_span, "read for this stage")]
-        })?;
+        let mut parts = Vec::new();
+        for set in desc.sets() {
+            parts.push((encode(step, input, set, model, tokenizer, world)?, set.settings.paths.len()));
+        }
+        let encoded = match &parts[..] {
+            [(only, _)] => only.clone(),
+            parts => world.facts.mix(parts),
+        };
         world.resident(Arc::as_ptr(&encoded) as usize, Holding::new("tokens", Place::Ram, bytes_of(&encoded), ""));
-        let report = &encoded.tokens.report;
-        remark(report, desc, world);
-        if report.highest_id as usize >= model.shape.vocab {
-            return Err(vec![
-                Diagnostic::error(
-                    "data.unknown_token",
-                    format!(
-                        "a row has token {}, and the model knows ids up to {}",
-                        report.highest_id,
-                        model.shape.vocab - 1
-                    ),
-                )
-                .label(desc.span, "these rows")
-                .help("the rows, or the tokenizer, belong to another model"),
-            ]);
-        }
-        if report.counted == 0 {
-            return Err(vec![
-                Diagnostic::error("data.zero_counted", "no token of these rows counts in the loss")
-                    .label(desc.span, "every label is masked")
-                    .label(step.name_span, format!("`{input}` has nothing to learn from"))
-                    .help("train_on=all"),
-            ]);
-        }
         Ok(rows(Some(encoded)))
     }
 
@@ -125,7 +99,9 @@ impl Rows {
         let settings = &self.settings;
         // Only training has an order of its own; scores are taken in file order.
         let shuffle = settings.shuffle && self.part == Part::Train;
-        BatchPlan::new(encoded.tokens.sizes(), rows, self.batch, settings.packed, settings.max_len, shuffle, self.seed)
+        let (sizes, packed, max_len) = (encoded.tokens.sizes(), settings.packed, settings.max_len);
+        let plan = BatchPlan::new(sizes, rows, self.batch, packed, max_len, shuffle, self.seed)?;
+        Ok(if self.part == Part::Train { plan.drawn(&encoded.draws) } else { plan })
     }
 
     /// One pass in file order, for scores.
@@ -176,10 +152,14 @@ impl Rows {
     /// The longest rows in one micro-batch: no order can make a larger one.
     fn bound(&self, encoded: &Encoded) -> Extent {
         let sizes = encoded.tokens.sizes();
+        // A row that comes several times an epoch may meet itself; of a share, where one pass ends and the next begins.
+        let copies = encoded.draws.iter().map(|draw| draw.repeat.max(1 + u32::from(draw.take.is_some())));
+        let copies = copies.max().unwrap_or(1) as usize;
         let most = |lengths: &[u32]| {
             let mut sorted = lengths.to_vec();
             sorted.sort_unstable_by(|a, b| b.cmp(a));
-            sorted.iter().take(self.batch).map(|n| *n as usize).sum::<usize>()
+            let sorted = sorted.iter().flat_map(|n| std::iter::repeat_n(*n as usize, copies));
+            sorted.take(self.batch).sum::<usize>()
         };
         let longest = sizes.len.iter().max().map_or(0, |n| *n as usize);
         if self.settings.packed {
@@ -212,7 +192,17 @@ fn extent(of: data::Extent) -> Extent {
 /// A token set, its split, the order of an epoch and a window on its way through the model.
 fn bytes_of(encoded: &Encoded) -> u64 {
     let rows = encoded.tokens.len() as u64;
-    encoded.tokens.bytes().saturating_add(rows.saturating_mul(44)).saturating_add(64 << 10)
+    let mut order = rows.saturating_mul(44);
+    let mut start = 0;
+    for draw in &encoded.draws {
+        let stretch = (draw.end.saturating_sub(start)) as u64;
+        start = draw.end;
+        // Rows with the numbers of their copies, the keys they are sorted by, and a pass to take from.
+        if draw.take.is_some() || draw.repeat > 1 {
+            order = order.saturating_add(stretch.saturating_mul(u64::from(draw.repeat) + 1).saturating_mul(56));
+        }
+    }
+    encoded.tokens.bytes().saturating_add(order).saturating_add(64 << 10)
 }
 
 /// A micro-batch as the trainer takes it.
@@ -220,6 +210,55 @@ pub fn micro(tokens: &TokenSet, rows: &[u32]) -> Micro {
     let mut batch = Batch::default();
     batch.fill(tokens, rows);
     Micro { ids: batch.ids, starts: batch.starts, labels: batch.labels, rows: batch.rows }
+}
+
+/// Tokenises one set, and says or refuses what is wrong with it.
+fn encode(
+    step: &Step,
+    input: &str,
+    desc: &DataDesc,
+    model: &ModelDesc,
+    tokenizer: &Arc<Tokenizer>,
+    world: &mut World<'_>,
+) -> Result<Arc<Encoded>, Refusal> {
+    let encoded = world.facts.encode(&desc.settings, tokenizer, model.template.as_deref()).map_err(|fault| {
+        // The rows' own statement is to blame; the stage that met them is where it shows.
+        let words = if fault.code.starts_with("template.") || fault.code == "data.no_template" {
+            "these rows are conversations"
+        } else {
+            "these rows"
+        };
+        vec![Diagnostic::from_fault(&fault, desc.span, words).label(step.name_span, "read for this stage")]
+    })?;
+    let report = &encoded.tokens.report;
+    remark(report, encoded.held.len(), desc, world);
+    if report.highest_id as usize >= model.shape.vocab {
+        let tokens = &encoded.tokens;
+        let stranger = |row: &u32| tokens.ids(*row).iter().any(|id| *id as usize >= model.shape.vocab);
+        let place = (0..tokens.len() as u32).find(stranger).and_then(|row| tokens.origin(row)).map(|origin| {
+            let file = desc.settings.paths.get(origin.file as usize);
+            format!("first in {}:{}", file.map_or_else(String::new, |p| p.display().to_string()), origin.line)
+        });
+        let mut refused = Diagnostic::error(
+            "data.unknown_token",
+            format!("a row has token {}, and the model knows ids up to {}", report.highest_id, model.shape.vocab - 1),
+        )
+        .label(desc.span, "these rows")
+        .help("the rows, or the tokenizer, belong to another model");
+        if let Some(place) = place {
+            refused = refused.note(place);
+        }
+        return Err(vec![refused]);
+    }
+    if report.counted == 0 {
+        return Err(vec![
+            Diagnostic::error("data.zero_counted", "no token of these rows counts in the loss")
+                .label(desc.span, "every label is masked")
+                .label(step.name_span, format!("`{input}` has nothing to learn from"))
+                .help("train_on=all"),
+        ]);
+    }
+    Ok(encoded)
 }
 
 /// Planning goes on without rows when their longest is known; a run does not.
@@ -245,7 +284,7 @@ fn absent(step: &Step, desc: &DataDesc, model: &ModelDesc, world: &mut World<'_>
 }
 
 /// What a person should know of the rows.
-fn remark(report: &Report, desc: &DataDesc, world: &mut World<'_>) {
+fn remark(report: &Report, held: usize, desc: &DataDesc, world: &mut World<'_>) {
     let mut said = Vec::new();
     let mut count = |n: usize, what: &str| {
         if n > 0 {
@@ -254,20 +293,37 @@ fn remark(report: &Report, desc: &DataDesc, world: &mut World<'_>) {
     };
     count(report.dropped_long, "longer than max_len dropped");
     count(report.truncated, "truncated");
+    count(report.split, "longer than max_len, cut into several");
     count(report.dropped_empty, "empty dropped");
     count(report.zero_counted, "without a counted token dropped");
     count(report.duplicate_bos, "with a second beginning-of-text token, taken out");
+    let held = if held > 0 { format!(" ({held} held out)") } else { String::new() };
     let of = format!(
-        "line {}: {} rows, {} tokens, {} counted, longest {}",
+        "line {}: {} rows{held}, {} tokens, {} counted, longest {}",
         desc.line, report.rows, report.tokens, report.counted, report.longest
     );
     world.remark(if said.is_empty() { of } else { format!("{of}; {}", said.join(", ")) });
+    let mut warn = |code, count: usize, words: &str| {
+        if count > 0 {
+            let warning = Diagnostic::warning(code, format!("{count} of {} rows {words}", report.read));
+            let warning = warning.label(desc.span, "these rows");
+            if !world.warnings.contains(&warning) {
+                world.warnings.push(warning);
+            }
+        }
+    };
+    warn("data.empty_rows", report.dropped_empty, "are empty, and are left out");
+    warn("data.unwritten", report.unwritten, "have an answer that the chat template does not write: it is not learnt");
+    warn("data.tools", report.tools_unread, "have tools or tool calls, which the chat template does not write");
     if report.zero_counted > 0 {
         let mut warning = Diagnostic::warning(
             "data.no_answer",
             format!("{} of {} rows have no token that counts in the loss", report.zero_counted, report.read),
         )
         .label(desc.span, "left out");
+        if report.answer_cut > 0 {
+            warning = warning.note(format!("{} of them lost their whole answer to `max_len`", report.answer_cut));
+        }
         if !report.zero_places.is_empty() {
             warning = warning.note(format!("first of them: {}", report.zero_places.join(", ")));
         }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::bridge::holdings_of;
-use super::world::blame;
+use super::bridge::{holdings_of, packing};
+use super::world::{blame, idle, none_idle};
 use super::{Body, Job, Lowered, Refusal, Stage, World};
 use crate::data::{ChatTemplate, PromptStyle, Tokenizer, render_prompt};
 use crate::memory::Phase;
-use crate::model::{self, Sampling};
+use crate::model::{self, Extent, Sampling, Way};
 use crate::plan::{Step, ValueId};
 use crate::text::{Diagnostic, Fault, Result};
 
@@ -21,6 +21,10 @@ impl Stage for Sample {
     fn lower(&self, step: &Step, world: &mut World<'_>) -> Result<Lowered, Refusal> {
         let model = world.model(step)?;
         let Some(id) = step.input("model") else { return Err(Vec::new()) };
+        if step.args.float("temperature") == 0.0 {
+            let why = "at temperature 0 the likeliest token is taken, and nothing is drawn";
+            none_idle([idle(step, "top_p", why), idle(step, "seed", why)])?;
+        }
         let prompt = step.args.text("prompt").unwrap_or_default().to_owned();
         let settings = Sampling {
             max_new: step.args.count("max_new"),
@@ -101,6 +105,8 @@ impl Sample {
         .map_err(fail)?;
         let mut holdings = holdings_of(&planned, world.target.place(), "prompt max_new").map_err(fail)?;
         world.target.resize(&mut holdings, model.form);
+        let extent = Extent { tokens: prompt_tokens, counted: 1, longest: prompt_tokens };
+        holdings.extend(packing(&model.shape, extent, Way::Forward, world.target));
         Ok(Lowered {
             phases: vec![Phase::new("write on", holdings)],
             keeps: Vec::new(),

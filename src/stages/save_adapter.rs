@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use super::output::storable;
 use super::world::{RUN_FOLDER, blame};
 use super::{Body, Job, Lowered, Refusal, Stage, World};
 use crate::memory::{Holding, Kept, Phase, Place};
-use crate::model::{LoraSettings, Shape};
+use crate::model::{Float, LoraSettings, Shape};
 use crate::plan::{Step, ValueId};
 use crate::store::{WRITE_BUFFER, peft};
 use crate::text::{Fault, Result};
@@ -74,6 +75,9 @@ impl Body for Write {
         };
         let mut writer = peft::AdapterWriter::create(&path, self.overwrite, &self.folder)?;
         for (module, pair) in adapter.iter() {
+            for (half, matrix) in [("lora_A", &pair.a), ("lora_B", &pair.b)] {
+                storable(&format!("{module}.{half}"), matrix.view().cpu::<f32>()?, Float::F32)?;
+            }
             writer.module(&module, pair.a.view().cpu::<f32>()?, pair.b.view().cpu::<f32>()?)?;
         }
         writer.commit()?;

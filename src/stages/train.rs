@@ -2,16 +2,16 @@
 
 use std::time::Instant;
 
-use super::bridge::holdings_of;
+use super::bridge::{holdings_of, packing};
 use super::rows::{Rows, micro};
-use super::world::{ModelDesc, blame};
+use super::world::{ModelDesc, blame, idle};
 use super::{Body, Count, Desc, EvalSeen, Job, Lowered, Refusal, StepSeen, World};
 use crate::data::Length;
 use crate::memory::Phase;
-use crate::model::Extent;
+use crate::model::{Extent, Way};
 use crate::plan::{Step, Unit, Val, ValueId};
-use crate::text::{Diagnostic, Fault, Result};
-use crate::train::{self, Schedule, Settings, Trainable, Trainer, Warmup};
+use crate::text::{Diagnostic, Fault, Result, Severity};
+use crate::train::{self, Optim, Schedule, Settings, Trainable, Trainer, Warmup};
 
 /// How often held-out rows are scored.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +33,13 @@ pub fn lower(
     let (settings, length, every) = settings(step)?;
     settings.validate().map_err(|fault| vec![blame(step, argument_of(&fault), &fault)])?;
     let data = Data::find(step, world, &model, &settings)?;
+    if data.held.is_none() {
+        let idle = idle(step, "eval_every", "no row is held out to be scored: `holdout=` on `load data`, or `valid=`");
+        world.warnings.extend(idle.map(|mut idle| {
+            idle.severity = Severity::Warning;
+            idle
+        }));
+    }
     let total = data.train.total_steps(length, settings.accum);
     if total == 0 {
         return Err(vec![
@@ -63,6 +70,8 @@ pub fn lower(
     }
     world.target.resize(&mut holdings, model.form);
     let adapter: Vec<_> = holdings.iter().filter(|holding| holding.name == "adapter").cloned().collect();
+    let way = if trainable == Trainable::Full { Way::Weights } else { Way::Inputs };
+    holdings.extend(packing(&model.shape, extent, way, world.target));
     let mut phases = vec![Phase::new("step", holdings.clone())];
     if data.held.is_some() {
         phases.push(Phase::new("evaluate", holdings));
@@ -136,10 +145,15 @@ fn settings(step: &Step) -> Result<(Settings, Length, Every), Refusal> {
         },
         warmup,
         weight_decay: args.float("weight_decay"),
+        optim: match args.text("optim") {
+            Some("adamw8bit") => Optim::AdamW8bit,
+            _ => Optim::AdamW,
+        },
         clip: (!args.is_none("clip")).then(|| args.float("clip")),
         seed: seed(step),
         recompute: args.flag("recompute"),
         free_logits: args.flag("free_logits"),
+        fused_step: args.get("fused_step").is_some() && args.flag("fused_step"),
         eval_every: None,
     };
     Ok((settings, length, every))
@@ -234,6 +248,7 @@ impl Body for Loop {
                 scored_at = report.step;
             }
         }
+        trainer.sound()?;
         let steps = trainer.cursor().step;
         if scored_at != steps {
             self.score(&mut trainer, job, steps)?;
@@ -268,6 +283,12 @@ impl Loop {
             Ok(micro(&encoded.tokens, batches.micro(at)))
         }))?;
         watch.finish();
+        if !eval.loss.is_finite() {
+            return Err(match step {
+                0 => super::eval::not_finite(eval.loss),
+                _ => super::eval::not_finite(eval.loss).help("a lower `lr=`, or a longer `warmup=`"),
+            });
+        }
         let seen = EvalSeen { step: Some(step), loss: eval.loss, perplexity: eval.perplexity, counted: eval.counted };
         job.watch.eval(&self.stage, &seen);
         job.enter("step")

@@ -33,7 +33,13 @@ fn asked(step: &Step) -> Result<LoraSettings, Refusal> {
     let named: Vec<Proj> = args.texts("targets").iter().filter_map(|name| Proj::from_name(name)).collect();
     let mut targets = if named.is_empty() { Proj::ALL.to_vec() } else { named };
     targets.sort();
-    targets.dedup();
+    if let Some(pair) = targets.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(vec![
+            Diagnostic::error("arg.twice", format!("`{}` is named twice", pair[0].name()))
+                .label(step.args.span("targets").unwrap_or(step.name_span), "each layer takes one adapter")
+                .help("name it once"),
+        ]);
+    }
     if args.float("dropout") >= 1.0 {
         return Err(vec![
             Diagnostic::error("adapter.dropout", "a dropout of 1 leaves nothing of the adapter's input")

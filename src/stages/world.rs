@@ -56,6 +56,15 @@ pub struct DataDesc {
     /// The statement, for errors that only show once rows are tokenised.
     pub span: Span,
     pub line: usize,
+    /// The sets that it is mixed of, in order; empty: one set by itself.
+    pub parts: Vec<DataDesc>,
+}
+
+impl DataDesc {
+    /// Sets that are read: itself, or those it is mixed of.
+    pub fn sets(&self) -> &[DataDesc] {
+        if self.parts.is_empty() { std::slice::from_ref(self) } else { &self.parts }
+    }
 }
 
 #[derive(Clone)]
@@ -71,6 +80,15 @@ pub struct Lowered {
     pub body: Box<dyn super::Body>,
 }
 
+/// A folder that a stage will make.
+struct Output {
+    path: PathBuf,
+    /// The path with links followed.
+    real: PathBuf,
+    line: usize,
+    span: Span,
+}
+
 /// The state of lowering one plan for one target.
 pub struct World<'a> {
     pub plan: &'a Plan,
@@ -79,8 +97,8 @@ pub struct World<'a> {
     /// Index of the step being lowered.
     pub index: usize,
     values: BTreeMap<ValueId, Desc>,
-    /// Folders that stages so far will make, with their lines.
-    outputs: Vec<(PathBuf, usize)>,
+    /// Folders that stages so far will make.
+    outputs: Vec<Output>,
     /// Warnings of any stage.
     pub warnings: Vec<Diagnostic>,
     /// What a reader of the plan must know of how it was made.
@@ -91,6 +109,8 @@ pub struct World<'a> {
     pub inputs: Vec<PathBuf>,
     /// Why this schedule can be planned but not run.
     pub not_runnable: Vec<Diagnostic>,
+    /// Outputs that exist: no plan changes for them, and no run starts.
+    pub standing: Vec<Diagnostic>,
 }
 
 /// Stands for the run's folder while it has no name.
@@ -113,6 +133,7 @@ impl<'a> World<'a> {
             resident: Vec::new(),
             inputs: Vec::new(),
             not_runnable: Vec::new(),
+            standing: Vec::new(),
         }
     }
 
@@ -137,39 +158,77 @@ impl<'a> World<'a> {
         }
     }
 
+    /// The data of an input that is several.
+    pub fn all_data(&self, step: &Step, input: &str) -> Result<Vec<DataDesc>, Refusal> {
+        let ids = step.inputs.iter().filter(|(name, _)| name == input).map(|(_, id)| id);
+        ids.map(|id| match self.values.get(id) {
+            Some(Desc::Data(data)) => Ok(data.clone()),
+            _ => Err(Vec::new()),
+        })
+        .collect()
+    }
+
     /// How long a value that this step makes lives.
     pub fn kept(&self, id: ValueId, holdings: Vec<Holding>) -> Kept {
         Kept { holdings, until: self.plan.value(id).last_use }
     }
 
-    /// Holds a folder that the step wants to make: refused where it exists, cannot be made, or is made twice.
+    /// Holds a folder that the step wants to make: refused where it cannot be made, or is made twice; noted where it
+    /// exists.
     pub fn output(&mut self, step: &Step, path: &Path, overwrite: bool) -> Result<(), Refusal> {
         self.claim(step, path)?;
-        store::check_output(path, OutputKind::Folder, overwrite).map_err(|fault| vec![blame(step, "path", &fault)])
+        match store::check_output(path, OutputKind::Folder, overwrite) {
+            Err(fault) if fault.code == "output.exists" => {
+                self.standing.push(blame(step, "path", &fault));
+                Ok(())
+            }
+            other => other.map_err(|fault| vec![blame(step, "path", &fault)]),
+        }
     }
 
     /// Every save has a folder of its own, none inside another.
     pub fn claim(&mut self, step: &Step, path: &Path) -> Result<(), Refusal> {
-        let clash = self.outputs.iter().find(|(other, _)| other.starts_with(path) || path.starts_with(other));
-        if let Some((other, line)) = clash {
-            let words = if other == path {
-                format!("line {line} makes it already")
+        let real = store::resolved(path);
+        let span = step.args.span("path").unwrap_or(step.name_span);
+        let clash = self.outputs.iter().find(|o| o.real.starts_with(&real) || real.starts_with(&o.real));
+        if let Some(other) = clash {
+            let words = if other.real == real {
+                format!("line {} makes it already", other.line)
             } else {
-                format!("one of it and `{}` of line {line} lies inside the other", other.display())
+                format!("one of it and `{}` of line {} lies inside the other", other.path.display(), other.line)
             };
             return Err(vec![
                 Diagnostic::error("output.twice", format!("`{}` would be written by two saves", path.display()))
-                    .label(step.args.span("path").unwrap_or(step.name_span), words)
+                    .label(span, words)
                     .help("give each save a folder of its own"),
             ]);
         }
-        self.outputs.push((path.to_owned(), step.line));
+        self.outputs.push(Output { path: path.to_owned(), real, line: step.line, span });
         Ok(())
+    }
+
+    /// Outputs that would replace what the pipeline itself reads: the last stage would then read what the first wrote,
+    /// and a model that others need would be gone.
+    pub fn outputs_over_inputs(&self) -> Vec<Diagnostic> {
+        let inputs: Vec<PathBuf> = self.inputs.iter().map(|input| store::resolved(input)).collect();
+        let over = self.outputs.iter().filter_map(|output| {
+            let input = inputs.iter().find(|input| input.starts_with(&output.real))?;
+            let name = input.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Some(
+                Diagnostic::error(
+                    "output.input",
+                    format!("`{}` is what this pipeline reads from", output.path.display()),
+                )
+                .label(output.span, format!("would replace `{name}`, an input"))
+                .help("save to another folder, and replace the old one when the new one has proved itself"),
+            )
+        });
+        over.collect()
     }
 
     /// Folders that the pipeline will make outside its run's own.
     pub fn outputs(&self) -> Vec<PathBuf> {
-        self.outputs.iter().map(|(path, _)| path.clone()).filter(|path| !path.starts_with(RUN_FOLDER)).collect()
+        self.outputs.iter().map(|output| output.path.clone()).filter(|path| !path.starts_with(RUN_FOLDER)).collect()
     }
 
     /// Something that is in memory before the run's first phase; `address` tells one from another.
@@ -203,6 +262,23 @@ impl<'a> World<'a> {
             self.inputs.push(path);
         }
     }
+}
+
+/// An error for an argument that was written and would change nothing: nothing that a user wrote is ignored. What a
+/// recipe hands on by its own default nobody wrote.
+pub fn idle(step: &Step, argument: &str, why: &str) -> Option<Diagnostic> {
+    let span = step.args.span(argument).filter(|_| step.args.given(argument))?;
+    Some(
+        Diagnostic::error("arg.idle", format!("`{argument}` changes nothing here"))
+            .label(span, why)
+            .help(format!("leave `{argument}` out")),
+    )
+}
+
+/// Refuses idle arguments.
+pub fn none_idle(idle: impl IntoIterator<Item = Option<Diagnostic>>) -> Result<(), Refusal> {
+    let found: Vec<Diagnostic> = idle.into_iter().flatten().collect();
+    if found.is_empty() { Ok(()) } else { Err(found) }
 }
 
 /// A fault blamed on an argument of a step, or on its name when the argument was not written.

@@ -292,6 +292,12 @@ fn check_shape(path: &Path, kind: OutputKind, overwrite: bool) -> Result<()> {
             .at(path)
             .help("end the path in the name of a new file or folder"));
     }
+    if let Some(long) = path.components().find(|part| part.as_os_str().len() > LONGEST_NAME) {
+        let start: String = long.as_os_str().to_string_lossy().chars().take(24).collect();
+        return Err(Fault::new("output.name", format!("`{start}…` is too long for a name"))
+            .at(path)
+            .note(format!("a name may have {LONGEST_NAME} bytes")));
+    }
     let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
     if !overwrite {
         return Err(exists_fault(path));
@@ -313,19 +319,82 @@ fn check_shape(path: &Path, kind: OutputKind, overwrite: bool) -> Result<()> {
     }
 }
 
-/// Files of which a folder that may be replaced holds at least one.
-const MARKS: [&str; 4] = ["config.json", "adapter_config.json", "manifest.json", "checkpoint.json"];
+/// Files that a saved model or adapter consists of, ours or another tool's.
+const SAVED: [&str; 16] = [
+    "README.md",
+    "adapter_config.json",
+    "adapter_model.safetensors",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "config.json",
+    "generation_config.json",
+    "manifest.json",
+    "merges.txt",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+];
 
-/// Replacing a folder removes what is in it, so only one that looks like a model, an adapter or a run is replaced.
+/// `model-00001-of-00003.safetensors`.
+fn is_shard(name: &str) -> bool {
+    let Some(middle) = name.strip_prefix("model-").and_then(|rest| rest.strip_suffix(".safetensors")) else {
+        return false;
+    };
+    middle.split("-of-").all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Replacing a folder removes all that is in it, so only one that holds a saved model or adapter and nothing else is
+/// replaced.
 fn check_ours(path: &Path) -> Result<()> {
-    let mut entries = fs::read_dir(path).map_err(|e| Fault::io("read", path, &e))?;
-    if entries.next().is_none() || MARKS.iter().any(|mark| path.join(mark).is_file()) {
-        return Ok(());
+    let entries = fs::read_dir(path).map_err(|e| Fault::io("read", path, &e))?;
+    let mut foreign = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|e| Fault::io("read", path, &e))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if folder || !(SAVED.contains(&&*name) || is_shard(&name)) {
+            foreign.push(if folder { format!("{name}/") } else { name });
+        }
     }
-    Err(Fault::new("output.foreign", format!("`{}` holds other things than a model", path.display()))
+    foreign.sort();
+    let Some(first) = foreign.first() else { return Ok(()) };
+    let others = match foreign.len() {
+        1 => String::new(),
+        n => format!(" and {} more", n - 1),
+    };
+    Err(Fault::new("output.foreign", format!("`{}` holds other things than a saved model or adapter", path.display()))
         .at(path)
-        .note("`overwrite` would remove the whole folder, and it looks like neither a model nor an adapter")
-        .help("choose another path, or empty the folder"))
+        .note(format!("`overwrite` would remove `{first}`{others} with the folder"))
+        .help("choose another path, or move those away"))
+}
+
+/// The longest name that a file system takes, less the room for a temporary name beside it.
+const LONGEST_NAME: usize = 255 - 24;
+
+/// A path as the file system knows it, as far as it exists: links followed, `.` and `..` taken out. Two paths that become
+/// one output are equal here.
+pub fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut real = PathBuf::new();
+    for part in absolute.components() {
+        match part {
+            Component::ParentDir => {
+                real.pop();
+            }
+            Component::CurDir => {}
+            part => {
+                real.push(part);
+                if let Ok(found) = fs::canonicalize(&real) {
+                    real = found;
+                }
+            }
+        }
+    }
+    real
 }
 
 fn exists_fault(path: &Path) -> Fault {

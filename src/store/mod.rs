@@ -9,6 +9,7 @@
 mod atomic;
 mod disk;
 pub mod gguf;
+mod glob;
 mod near;
 pub mod peft;
 pub mod safetensors;
@@ -16,8 +17,9 @@ mod source;
 mod types;
 mod writer;
 
-pub use atomic::{AtomicFile, AtomicFolder, OutputKind, WRITE_BUFFER, check_output, write};
+pub use atomic::{AtomicFile, AtomicFolder, OutputKind, WRITE_BUFFER, check_output, resolved, write};
 pub use disk::WINDOW;
+pub use glob::{expand, is_pattern};
 pub use source::{CARRIED, HfTokenizer, ModelSource, TensorEntry, TokenizerSource};
 pub use types::{StoredType, TensorInfo};
 pub use writer::{DEFAULT_SHARD, ModelPlan, ModelWriter};

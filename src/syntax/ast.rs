@@ -28,8 +28,8 @@ pub enum Item {
     Decl(StageDecl),
     /// `device …` or `shape …`, in the catalogue.
     Entry(Entry),
-    /// A statement of a later version.
-    Later(Later),
+    Use(UseLine),
+    Recipe(RecipeLine),
     /// A statement that could not be read; the error is reported.
     Broken(Broken),
 }
@@ -95,13 +95,47 @@ pub enum EntrySort {
     Shape,
 }
 
-/// `use …` or `recipe …`, which this version does not read.
+/// `use "team.tp" as team`
 #[derive(Debug, Clone)]
-pub struct Later {
-    pub keyword: &'static str,
-    /// What a recipe would be called.
-    pub name: Option<Word>,
+pub struct UseLine {
+    /// The path as it is written, relative to the file that says so.
+    pub path: String,
+    pub path_span: Span,
+    pub alias: Option<Word>,
     pub span: Span,
+}
+
+/// `recipe name(params)` with the stages of its body.
+#[derive(Debug, Clone)]
+pub struct RecipeLine {
+    pub name: Word,
+    pub params: Vec<RecipeParam>,
+    /// Stages and lets.
+    pub body: Vec<Item>,
+    /// Calls that show how it is used, each a text of its own.
+    pub examples: Vec<String>,
+    pub span: Span,
+    pub doc: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct RecipeParam {
+    /// May be given without its name.
+    pub positional: bool,
+    pub name: Word,
+    pub kind: ParamKind,
+    pub default: Option<Expr>,
+    /// What stands behind it as `##`.
+    pub doc: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub enum ParamKind {
+    /// None is written: whatever the default is, or anything.
+    Open,
+    Setting(Kind),
+    /// A model or data.
+    Owned(OwnedKind),
 }
 
 #[derive(Debug, Clone)]
@@ -223,8 +257,26 @@ pub struct StageDecl {
 
 #[derive(Debug, Clone)]
 pub enum Member {
-    Input { takes: bool, name: Word, kind: OwnedKind, optional: bool, doc: Option<String> },
-    Make { kind: OwnedKind },
-    Arg { positional: bool, name: Word, kind: Kind, default: Option<Expr>, doc: Option<String> },
-    Example { text: String },
+    /// `many`: several values, `[Data]`.
+    Input {
+        takes: bool,
+        name: Word,
+        kind: OwnedKind,
+        many: bool,
+        optional: bool,
+        doc: Option<String>,
+    },
+    Make {
+        kind: OwnedKind,
+    },
+    Arg {
+        positional: bool,
+        name: Word,
+        kind: Kind,
+        default: Option<Expr>,
+        doc: Option<String>,
+    },
+    Example {
+        text: String,
+    },
 }

@@ -40,7 +40,7 @@ impl Lower<'_> {
     }
 
     /// The lines of an example, without their common indentation.
-    fn example(&self, lines: &[&Line]) -> String {
+    pub fn example(&self, lines: &[&Line]) -> String {
         let least = lines.iter().map(|line| line.indent).min().unwrap_or(0);
         let mut text = String::new();
         for line in lines {
@@ -59,7 +59,10 @@ impl Lower<'_> {
             "take" | "borrow" => {
                 let mut pairs = self.pairs(Rule::input_line, code)?;
                 let name = self.name(&pairs.next()?);
-                let kind = self.owned_kind(pairs.next()?);
+                let kind = pairs.next()?;
+                let many = kind.as_rule() == Rule::many;
+                let kind = if many { kind.into_inner().next()? } else { kind };
+                let kind = self.owned_kind(kind);
                 let default = pairs.find(|pair| pair.as_rule() == Rule::name).map(|pair| self.name(&pair));
                 if let Some(word) = default.as_ref().filter(|word| word.text != "none") {
                     let span = word.span;
@@ -68,7 +71,7 @@ impl Lower<'_> {
                             .label(span, "an input has no other default"),
                     );
                 }
-                Some(Member::Input { takes: role == "take", name, kind, optional: default.is_some(), doc })
+                Some(Member::Input { takes: role == "take", name, kind, many, optional: default.is_some(), doc })
             }
             "make" => {
                 let pair = self.pairs(Rule::make_line, code)?.next()?;
@@ -90,7 +93,7 @@ impl Lower<'_> {
         }
     }
 
-    fn owned_kind(&mut self, pair: Pair<'_, Rule>) -> OwnedKind {
+    pub fn owned_kind(&mut self, pair: Pair<'_, Rule>) -> OwnedKind {
         let span = self.span(&pair);
         let mut words = pair.into_inner().map(|pair| Word { text: pair.as_str().to_owned(), span: self.span(&pair) });
         let name = words.next().unwrap_or(Word { text: String::new(), span });

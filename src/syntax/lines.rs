@@ -19,11 +19,14 @@ pub(super) struct Statement {
 }
 
 /// A line with code on it.
+#[derive(Clone)]
 pub(super) struct Line {
     pub start: usize,
     /// Behind the last character of code.
     pub end: usize,
     pub indent: usize,
+    /// It begins inside a bracket of the line above, and so begins nothing.
+    pub inside: bool,
     /// What a trailing `##` says.
     pub doc: Option<String>,
 }
@@ -151,6 +154,7 @@ impl Splitter<'_> {
 
     /// Finds where code ends, and follows brackets and quotes.
     fn scan(&mut self, start: usize, line: &str, indent: usize) {
+        let inside = !self.open.is_empty();
         let mut end = line.len();
         let mut doc = None;
         let mut chars = line.char_indices();
@@ -185,7 +189,7 @@ impl Splitter<'_> {
         let end = start + line.get(..end).map_or(0, |code| code.trim_end().len());
         if let Some(now) = &mut self.now {
             now.end = end;
-            now.lines.push(Line { start: start + indent, end, indent, doc });
+            now.lines.push(Line { start: start + indent, end, indent, inside, doc });
         }
     }
 

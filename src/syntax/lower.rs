@@ -4,6 +4,7 @@ use pest::iterators::Pair;
 
 use super::ast::{Expr, ExprKind, Part, Word};
 use super::grammar::{self, Rule, Stop};
+use super::habits::instead;
 use super::number;
 use crate::text::{Diagnostic, SourceId, Span};
 
@@ -69,7 +70,9 @@ impl Lower<'_> {
             Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
         };
         let mut diagnostic = Diagnostic::error("syntax.expected", format!("expected {expected}")).label(span, found);
-        if code.starts_with('=') {
+        if let Some(instead) = instead(code) {
+            diagnostic = diagnostic.help(instead);
+        } else if code.starts_with('=') {
             diagnostic = diagnostic.help("an argument is `name=value`, with one `=`");
         } else if code.starts_with(['<', '>', '!', '&', '|', ';']) {
             diagnostic = diagnostic.help("a stage is its name, values, `name=value` and flags, separated by spaces");
@@ -103,6 +106,22 @@ impl Lower<'_> {
                 );
                 alias = None;
             }
+            // `prompt"q"`: a name and its value without the `=` between.
+            if let Some(Part::Value(Expr { kind: ExprKind::Word(_), span: before })) = parts.last()
+                && before.end == span.start
+                && matches!(pair.as_rule(), Rule::string | Rule::file | Rule::list | Rule::group)
+            {
+                let name = Word { text: self.slice(*before).to_owned(), span: *before };
+                let value = self.value(pair);
+                self.report(
+                    Diagnostic::error("syntax.equals", "an `=` is missing between a name and its value")
+                        .label(name.span.to(value.span), "stand together")
+                        .help(format!("write `{}={}`", name.text, self.slice(value.span))),
+                );
+                parts.pop();
+                parts.push(Part::Argument { name, value });
+                continue;
+            }
             if let Some(before) = parts.last().map(Part::span).filter(|before| before.end >= span.start)
                 && !matches!(pair.as_rule(), Rule::EOI | Rule::wrong_comma)
             {
@@ -119,8 +138,12 @@ impl Lower<'_> {
                 Rule::alias => alias = pair.into_inner().find(|p| p.as_rule() == Rule::name).map(|p| self.name(&p)),
                 Rule::argument | Rule::wrong_spaces | Rule::wrong_no_value | Rule::wrong_colon | Rule::wrong_dashes => {
                     let mut inner = pair.into_inner();
-                    let Some(name) = inner.next().map(|pair| self.name(&pair)) else { continue };
+                    let Some(mut name) = inner.next().map(|pair| self.name(&pair)) else { continue };
                     let value = inner.next().map(|pair| self.value(pair));
+                    // `--max-len` of a command line.
+                    if rule == Rule::wrong_dashes {
+                        name.text = name.text.replace('-', "_");
+                    }
                     self.odd_argument(rule, raw, span, &name, value.as_ref());
                     let value = value.unwrap_or(Expr { kind: ExprKind::Wrong, span: name.span });
                     parts.push(Part::Argument { name, value });

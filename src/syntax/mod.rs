@@ -5,10 +5,13 @@
 
 mod ast;
 mod decl;
+mod format;
 mod grammar;
+mod habits;
 mod lines;
 mod lower;
 mod number;
+mod recipe;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -27,6 +30,21 @@ pub fn parse(sources: &Sources, source: SourceId) -> (File, Vec<Diagnostic>) {
         .map(|statement| statement::lower(text, source, statement, &mut diagnostics))
         .collect();
     (File { source, items }, diagnostics)
+}
+
+/// Lays a file out as every file is: the same statements, lines and comments, with regular indentation and spaces.
+/// Formatting twice changes nothing more.
+///
+/// # Errors
+/// What keeps the file from being read: nothing is laid out then, since nobody knows what is meant.
+pub fn format(sources: &Sources, source: SourceId) -> Result<String, Vec<Diagnostic>> {
+    let text = &*sources.get(source).text;
+    let mut diagnostics = Vec::new();
+    let statements = lines::split(text, source, &mut diagnostics);
+    for statement in &statements {
+        statement::lower(text, source, statement, &mut diagnostics);
+    }
+    if diagnostics.iter().any(Diagnostic::is_error) { Err(diagnostics) } else { Ok(format::format(text, &statements)) }
 }
 
 /// Reads one value out of a larger text: what stands behind `name=` on a command line.

@@ -21,19 +21,14 @@ pub(super) fn lower(text: &str, source: SourceId, statement: &Statement, diagnos
         "budget" => lower.budget(code, span, doc),
         "param" => lower.param(code, span, doc),
         "let" => lower.binding(code, span, doc),
-        "use" => Some(later("use", code, source, statement.start, span)),
-        "recipe" => Some(later("recipe", code, source, statement.start, span)),
+        "use" => lower.used(code, span),
+        "recipe" => lower.recipe(statement, span, doc),
         "stage" => lower.declaration(statement, span, doc),
         "device" => lower.entry(EntrySort::Device, code, span, doc),
         "shape" => lower.entry(EntrySort::Shape, code, span, doc),
         _ => lower.stage(code, span, doc),
     };
     item.unwrap_or_else(broken)
-}
-
-fn later(keyword: &'static str, code: &str, source: SourceId, start: usize, span: Span) -> Item {
-    let name = if keyword == "recipe" { leading_words(code, source, start).into_iter().nth(1) } else { None };
-    Item::Later(Later { keyword, name, span })
 }
 
 /// The names at a statement's start, as far as they are names.
@@ -68,6 +63,14 @@ impl Lower<'_> {
     }
 
     fn edition(&mut self, code: &str, span: Span) -> Option<Item> {
+        if code.contains([':', '=']) {
+            self.report(
+                Diagnostic::error("syntax.expected", "the edition is a number, with nothing between")
+                    .label(span, "has more")
+                    .help("write `tunepipe 1`"),
+            );
+            return None;
+        }
         let number = self.pairs(Rule::edition_line, code)?.next().map(|pair| self.value(pair))?;
         Some(Item::Edition(Edition { number, span }))
     }
@@ -98,14 +101,50 @@ impl Lower<'_> {
         Some(Item::Let(LetLine { name, value, span, doc }))
     }
 
+    fn used(&mut self, code: &str, span: Span) -> Option<Item> {
+        let mut pairs = self.pairs(Rule::use_line, code)?;
+        let value = pairs.next().map(|pair| self.value(pair))?;
+        let alias = pairs.find(|pair| pair.as_rule() == Rule::alias);
+        let alias = alias.and_then(|pair| pair.into_inner().find(|p| p.as_rule() == Rule::name));
+        let alias = alias.map(|pair| self.name(&pair));
+        match value.kind {
+            ExprKind::Text(pieces) => match &pieces[..] {
+                [Piece::Plain(path)] => {
+                    Some(Item::Use(UseLine { path: path.clone(), path_span: value.span, alias, span }))
+                }
+                _ => {
+                    self.report(
+                        Diagnostic::error("use.path", "what is used is named in plain words")
+                            .label(value.span, "holds a `${…}`")
+                            .help("write the path out"),
+                    );
+                    None
+                }
+            },
+            ExprKind::Wrong => None,
+            _ => {
+                let written = self.slice(value.span).trim_matches('@').trim_matches('"').to_owned();
+                self.report(
+                    Diagnostic::error("use.path", "`use` takes the quoted path of a file")
+                        .label(value.span, "no path")
+                        .help(format!("write `use \"{written}\"`; recipes of the standard library need no `use`")),
+                );
+                None
+            }
+        }
+    }
+
     fn stage(&mut self, code: &str, span: Span, doc: Option<String>) -> Option<Item> {
+        if let Some(item) = self.foreign(code, span) {
+            return Some(item);
+        }
         let pairs = self.pairs(Rule::stage_line, code)?;
         let reported = self.diagnostics.len();
         let (parts, alias) = self.parts(pairs);
         let word = matches!(parts.first(), Some(Part::Value(Expr { kind: ExprKind::Word(_), .. })));
         if !word {
             // An error inside the first part already says what is wrong.
-            if self.diagnostics.len() == reported {
+            if self.diagnostics.len() == reported && !self.follows_mistake(span) {
                 let start = parts.first().map_or(span, Part::span);
                 self.report(
                     Diagnostic::error("syntax.statement", "a statement starts with a word")

@@ -39,6 +39,14 @@ impl Lower<'_> {
                 );
                 ExprKind::Wrong
             }
+            Rule::wrong_path if pair.as_str().starts_with("//") || pair.as_str().starts_with("/*") => {
+                self.report(
+                    Diagnostic::error("syntax.comment", "a comment begins with `#`")
+                        .label(span, "is none here")
+                        .help("write `# …`"),
+                );
+                ExprKind::Wrong
+            }
             Rule::wrong_path => {
                 let mut diagnostic = Diagnostic::error("syntax.path", "a path stands in quotes").label(span, "a path");
                 diagnostic = diagnostic.help(format!("write `\"{}\"`", pair.as_str().replace('\\', "/")));

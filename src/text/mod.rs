@@ -2,8 +2,10 @@
 
 mod diagnostic;
 mod fault;
+mod github;
 mod json;
 mod nearest;
+pub mod out;
 mod render;
 mod source;
 #[cfg(test)]
@@ -11,6 +13,7 @@ mod tests;
 
 pub use diagnostic::{Diagnostic, Label, Severity};
 pub use fault::{Fault, Result, Spot};
+pub use github::to_github;
 pub use json::to_json;
 pub use nearest::nearest;
 pub use render::render;

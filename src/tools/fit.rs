@@ -27,11 +27,43 @@ pub fn fit(plan: &Plan, targets: &[Target], facts: &Facts) -> Fit {
     for change in candidates(plan) {
         let Some(after) = profiles(&changed(plan, &change), targets, facts) else { continue };
         if fits(&after) {
-            return Fit::Change { change, after };
+            return leaner(plan, targets, facts, change, after, &fits);
         }
         last = after;
     }
     Fit::None { needs: last }
+}
+
+/// The change without what it does not need, the dearest tried first.
+fn leaner(
+    plan: &Plan,
+    targets: &[Target],
+    facts: &Facts,
+    mut change: Change,
+    mut after: Vec<Profile>,
+    fits: &impl Fn(&[Profile]) -> bool,
+) -> Fit {
+    for group in groups(&change).into_iter().rev() {
+        let fewer: Change = change.iter().filter(|lever| lever.group() != group).cloned().collect();
+        if fewer.is_empty() {
+            continue;
+        }
+        if let Some(less) = profiles(&changed(plan, &fewer), targets, facts).filter(|less| fits(less)) {
+            (change, after) = (fewer, less);
+        }
+    }
+    Fit::Change { change, after }
+}
+
+/// Levers that only make sense together, in the order of the change.
+fn groups(change: &Change) -> Vec<(usize, &'static str)> {
+    let mut groups = Vec::new();
+    for lever in change {
+        if !groups.contains(&lever.group()) {
+            groups.push(lever.group());
+        }
+    }
+    groups
 }
 
 fn profiles(plan: &Plan, targets: &[Target], facts: &Facts) -> Option<Vec<Profile>> {

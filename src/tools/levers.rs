@@ -17,6 +17,18 @@ pub struct Lever {
     pub written: String,
 }
 
+impl Lever {
+    /// What it is pulled with: `accum` keeps the tokens of a smaller `batch`, `long` lets rows be shortened.
+    pub fn group(&self) -> (usize, &'static str) {
+        let argument = match self.argument {
+            "accum" => "batch",
+            "long" => "max_len",
+            argument => argument,
+        };
+        (self.step, argument)
+    }
+}
+
 /// Levers that are pulled together.
 pub type Change = Vec<Lever>;
 
@@ -32,35 +44,63 @@ pub fn changed(plan: &Plan, change: &Change) -> Plan {
     plan
 }
 
-/// Where the change goes in the source: spans to replace, an empty one to insert at.
-pub fn edits(plan: &Plan, change: &Change) -> Vec<(Span, String)> {
+/// Where the change goes in the pipeline's own file: spans to replace, an empty one to insert at. None where it cannot
+/// be written there: a recipe does not hand the argument on, or two stages want different values of one that it does.
+pub fn edits(plan: &Plan, change: &Change) -> Option<Vec<(Span, String)>> {
     let mut edits: Vec<(Span, String)> = Vec::new();
     for lever in change {
-        let Some(step) = plan.steps.get(lever.step) else { continue };
-        match step.args.span(lever.argument) {
-            Some(span) => edits.push((span, lever.written.clone())),
+        let step = plan.steps.get(lever.step)?;
+        let arg = step.args.get(lever.argument)?;
+        let (span, statement, written) = match &arg.from {
+            Some(from) => (from.span, from.call, renamed(lever, from.name.as_deref()?)),
+            None if step.calls.is_empty() => (arg.span, step.span, lever.written.clone()),
+            None => return None,
+        };
+        // What the command line sets is not the file's to change.
+        if span.is_some_and(|span| span.source != plan.source) {
+            return None;
+        }
+        match span {
+            Some(span) => match edits.iter().find(|(other, _)| *other == span) {
+                Some((_, same)) if *same == written => {}
+                Some(_) => return None,
+                None => edits.push((span, written)),
+            },
             None => {
-                let end = step.span.end as usize;
-                let at = Span::new(step.span.source, end, end);
+                let end = statement.end as usize;
+                let at = Span::new(statement.source, end, end);
                 match edits.iter_mut().find(|(span, _)| *span == at) {
+                    Some((_, text)) if text.split(' ').any(|word| word == written) => {}
                     Some((_, text)) => {
                         text.push(' ');
-                        text.push_str(&lever.written);
+                        text.push_str(&written);
                     }
-                    None => edits.push((at, format!(" {}", lever.written))),
+                    None => edits.push((at, format!(" {written}"))),
                 }
             }
         }
     }
     edits.sort_by_key(|(span, _)| span.start);
-    edits
+    Some(edits)
+}
+
+/// A lever as it is written where the argument goes by another name.
+fn renamed(lever: &Lever, name: &str) -> String {
+    match lever.written.split_once('=') {
+        Some((_, value)) => format!("{name}={value}"),
+        None => name.to_owned(),
+    }
 }
 
 /// `free_logits batch=2` on `train lora` in line 12.
 pub fn in_words(plan: &Plan, change: &Change) -> String {
     let mut parts = Vec::new();
     for (at, step) in plan.steps.iter().enumerate() {
-        let words: Vec<&str> = change.iter().filter(|lever| lever.step == at).map(|lever| &*lever.written).collect();
+        let name = |lever: &Lever| match step.args.get(lever.argument).and_then(|arg| arg.from.as_ref()) {
+            Some(from) => renamed(lever, from.name.as_deref().unwrap_or(lever.argument)),
+            None => lever.written.clone(),
+        };
+        let words: Vec<String> = change.iter().filter(|lever| lever.step == at).map(name).collect();
         if !words.is_empty() {
             parts.push(format!("`{}` on `{}` in line {}", words.join(" "), step.stage, step.line));
         }
@@ -78,7 +118,7 @@ pub fn candidates(plan: &Plan) -> Vec<Change> {
     let largest = trains(plan).map(|(_, step)| step.args.count("batch")).max().unwrap_or(1);
     let mut smallest = Change::new();
     for cut in powers_to(largest) {
-        let smaller: Change = trains(plan).flat_map(|(at, step)| smaller_batch(at, step, cut)).collect();
+        let smaller: Change = trains(plan).flat_map(|(at, step)| smaller_batch(plan, at, step, cut)).collect();
         list.push([free.concat(), smaller.clone()].concat());
         list.push([free.concat(), slow.clone(), smaller.clone()].concat());
         smallest = smaller;
@@ -86,12 +126,21 @@ pub fn candidates(plan: &Plan) -> Vec<Change> {
     let base = [free.concat(), slow, smallest].concat();
     for cut in [2, 4, 8, 16] {
         let shorter: Change = shorter_rows(plan, cut);
-        let narrower: Change = trains(plan).filter_map(|(at, step)| narrower_rank(at, step, cut)).collect();
+        let narrower: Change = trains(plan).filter_map(|(at, step)| narrower_rank(plan, at, step, cut)).collect();
         list.push([base.clone(), shorter.clone()].concat());
         list.push([base.clone(), shorter, narrower].concat());
     }
-    list.retain(|change| !change.is_empty());
+    list.retain(|change| !change.is_empty() && edits(plan, change).is_some());
     list
+}
+
+/// Whether the pipeline's own file can say an argument: it stands there, or a recipe hands it on to its call.
+fn reaches(plan: &Plan, step: &Step, argument: &str) -> bool {
+    let Some(arg) = step.args.get(argument) else { return false };
+    match &arg.from {
+        Some(from) => from.name.is_some() && from.span.is_none_or(|span| span.source == plan.source),
+        None => step.calls.is_empty() && arg.span.is_none_or(|span| span.source == plan.source),
+    }
 }
 
 /// Steps that train.
@@ -102,6 +151,7 @@ fn trains(plan: &Plan) -> impl Iterator<Item = (usize, &Step)> {
 /// A flag, on in every step that has it and has it off.
 fn switches(plan: &Plan, flag: &'static str) -> Change {
     let off = plan.steps.iter().enumerate().filter(|(_, step)| *step.args.val(flag) == Val::Bool(false));
+    let off = off.filter(|(_, step)| reaches(plan, step, flag));
     off.map(|(step, _)| Lever { step, argument: flag, val: Val::Bool(true), written: flag.to_owned() }).collect()
 }
 
@@ -114,9 +164,9 @@ fn number(step: usize, argument: &'static str, n: usize) -> Lever {
     Lever { step, argument, val, written: format!("{argument}={n}") }
 }
 
-fn smaller_batch(at: usize, step: &Step, cut: usize) -> Change {
+fn smaller_batch(plan: &Plan, at: usize, step: &Step, cut: usize) -> Change {
     let (batch, accum) = (step.args.count("batch"), step.args.count("accum"));
-    if !batch.is_multiple_of(cut) {
+    if !batch.is_multiple_of(cut) || !reaches(plan, step, "batch") || !reaches(plan, step, "accum") {
         return Vec::new();
     }
     vec![number(at, "batch", batch / cut), number(at, "accum", accum.saturating_mul(cut))]
@@ -127,7 +177,8 @@ fn shorter_rows(plan: &Plan, cut: usize) -> Change {
     let mut change = Vec::new();
     for (at, step) in plan.steps.iter().enumerate() {
         let max_len = step.args.count("max_len");
-        if step.stage != "load data" || max_len / cut < 64 {
+        let fixed = !reaches(plan, step, "max_len") || !reaches(plan, step, "long");
+        if step.stage != "load data" || max_len / cut < 64 || fixed {
             continue;
         }
         change.push(number(at, "max_len", max_len / cut));
@@ -139,7 +190,10 @@ fn shorter_rows(plan: &Plan, cut: usize) -> Change {
     change
 }
 
-fn narrower_rank(at: usize, step: &Step, cut: usize) -> Option<Lever> {
+fn narrower_rank(plan: &Plan, at: usize, step: &Step, cut: usize) -> Option<Lever> {
+    if !reaches(plan, step, "rank") {
+        return None;
+    }
     let rank = step.args.int("rank")?;
     let rank = usize::try_from(rank).ok()? / cut;
     (rank >= 2).then(|| number(at, "rank", rank))

@@ -14,7 +14,9 @@ pub fn overrun(plan: &Plan, view: &TargetPlan, remedy: Option<&str>) -> Vec<Diag
         .into_iter()
         .filter_map(|over| {
             let (stage, phase) = view.profile.summit(over.place)?;
-            let step = plan.steps.iter().find(|step| step.line == stage.line)?;
+            // A stage a step, in their order.
+            let at = view.profile.stages.iter().position(|other| std::ptr::eq(other, stage))?;
+            let step = plan.steps.get(at)?;
             let mut message = format!(
                 "needs {} of {}, {} more than {} has",
                 Bytes(over.peak),
@@ -26,8 +28,8 @@ pub fn overrun(plan: &Plan, view: &TargetPlan, remedy: Option<&str>) -> Vec<Diag
                 message.push_str(" free");
             }
             let (span, words) = blamed(plan, step, &phase.holdings, over.place)
-                .unwrap_or_else(|| (step.name_span, format!("the peak is here, in `{}`", phase.name)));
-            let mut diagnostic = Diagnostic::error("budget.over", message).label(span, words);
+                .unwrap_or_else(|| (step.name_span, largest(&phase.holdings, over.place, phase.name)));
+            let mut diagnostic = step.called(Diagnostic::error("budget.over", message).label(span, words));
             if let Some(budget) = view.budget {
                 diagnostic = diagnostic.label(budget, format!("allows {}", Bytes(over.limit)));
             }
@@ -41,18 +43,45 @@ pub fn overrun(plan: &Plan, view: &TargetPlan, remedy: Option<&str>) -> Vec<Diag
         .collect()
 }
 
-/// The argument, written in the pipeline, that the largest holding of the phase grows with: of the stage itself, or of
-/// one that made its inputs, as `max_len` of `load data`.
+/// The argument, written in the pipeline, with which most of the phase grows: of the stage itself, or of one that made
+/// its inputs, as `max_len` of `load data`. None where that is less than a fifth: then it is the model that is large.
 fn blamed(plan: &Plan, step: &Step, holdings: &[Holding], place: Place) -> Option<(Span, String)> {
     let makers = step.inputs.iter().filter_map(|(_, id)| plan.steps.get(plan.value(*id).made_by));
     let steps: Vec<&Step> = std::iter::once(step).chain(makers).collect();
-    let mut here: Vec<&Holding> = holdings.iter().filter(|h| h.place == place).collect();
-    here.sort_by_key(|h| std::cmp::Reverse(h.bytes));
-    here.into_iter().find_map(|holding| {
-        let mut names = holding.grows.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-        let span = names.find_map(|name| steps.iter().find_map(|step| step.args.span(name)))?;
-        Some((span, format!("makes `{}` {}", holding.name, Bytes(holding.bytes))))
-    })
+    let here: Vec<&Holding> = holdings.iter().filter(|h| h.place == place).collect();
+    let total: u64 = here.iter().map(|h| h.bytes).fold(0, u64::saturating_add);
+    let mut blamed: Vec<(Span, u64, &Holding)> = Vec::new();
+    for holding in here {
+        for name in holding.grows.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
+            let Some(span) = steps.iter().find_map(|step| given(step, name)) else { continue };
+            match blamed.iter_mut().find(|(known, ..)| *known == span) {
+                None => blamed.push((span, holding.bytes, holding)),
+                Some((_, sum, largest)) => {
+                    *sum = sum.saturating_add(holding.bytes);
+                    if holding.bytes > largest.bytes {
+                        *largest = holding;
+                    }
+                }
+            }
+        }
+    }
+    // Of those within a twentieth of the most the first: what a holding names first is what people change first.
+    let most = blamed.iter().map(|(_, sum, _)| *sum).max()?;
+    let (span, sum, largest) = blamed.into_iter().find(|(_, sum, _)| *sum >= most - most / 20)?;
+    (sum >= total / 5).then(|| (span, format!("makes `{}` {}", largest.name, Bytes(largest.bytes))))
+}
+
+fn largest(holdings: &[Holding], place: Place, phase: &str) -> String {
+    match holdings.iter().filter(|h| h.place == place).max_by_key(|h| h.bytes) {
+        Some(holding) => format!("holds `{}`, {}", holding.name, Bytes(holding.bytes)),
+        None => format!("the peak is here, in `{phase}`"),
+    }
+}
+
+/// Where the pipeline gives an argument: of a stage in a recipe, at the call.
+fn given(step: &Step, name: &str) -> Option<Span> {
+    let arg = step.args.get(name)?;
+    arg.from.as_ref().map_or(arg.span, |from| Some(from.span.unwrap_or(from.call)))
 }
 
 fn place_words(place: Place) -> &'static str {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::table::{Align, Table};
-use crate::memory::{Bytes, Holding, Limits, Place, Profile};
+use crate::memory::{Bytes, Holding, Limits, Place, Profile, StageProfile};
 use crate::text::Span;
 
 /// A pipeline's profile for one target.
@@ -30,7 +30,7 @@ impl TargetPlan {
     }
 
     /// Places that the plan uses or that are judged.
-    fn places(&self) -> Vec<Place> {
+    pub fn places(&self) -> Vec<Place> {
         let peak = self.profile.peak();
         Place::ALL.into_iter().filter(|place| peak[*place] > 0 || self.limits.get(*place).is_some()).collect()
     }
@@ -60,9 +60,7 @@ pub fn plan_table(plan: &TargetPlan) -> String {
             row.extend(places.iter().map(|place| bytes_or_dash(phase.peak[*place])));
             let at: Vec<String> = places
                 .iter()
-                .filter(|place| {
-                    phase.peak[**place] == peak[**place] && first_summit(plan, **place, stage.line, phase.name)
-                })
+                .filter(|place| phase.peak[**place] == peak[**place] && first_summit(plan, **place, stage, phase.name))
                 .map(|place| format!("{place} peak"))
                 .collect();
             row.push(if at.is_empty() { String::new() } else { format!("◀ {}", at.join(", ")) });
@@ -140,8 +138,8 @@ fn bytes_or_dash(bytes: u64) -> String {
 }
 
 /// Marks a peak once, where it is first reached.
-fn first_summit(plan: &TargetPlan, place: Place, line: usize, phase: &str) -> bool {
-    plan.profile.summit(place).is_some_and(|(stage, at)| stage.line == line && at.name == phase)
+fn first_summit(plan: &TargetPlan, place: Place, of: &StageProfile, phase: &str) -> bool {
+    plan.profile.summit(place).is_some_and(|(stage, at)| std::ptr::eq(stage, of) && at.name == phase)
 }
 
 /// The place whose peak a reader wants explained: the worst overrun, else the GPU, else RAM.

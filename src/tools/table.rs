@@ -24,6 +24,11 @@ impl Table {
     }
 
     pub fn render(&self, indent: &str) -> String {
+        self.painted(indent, &|_, _, cell| cell.to_owned())
+    }
+
+    /// As [`Self::render`], each cell (row, column, text) through `ink`, which must not change its width.
+    pub fn painted(&self, indent: &str, ink: &dyn Fn(usize, usize, &str) -> String) -> String {
         let width = |cell: &str| cell.chars().count();
         let mut widths = vec![0usize; self.align.len()];
         for row in &self.rows {
@@ -32,13 +37,14 @@ impl Table {
             }
         }
         let mut out = String::new();
-        for row in &self.rows {
+        for (at, row) in self.rows.iter().enumerate() {
             let mut line = indent.to_owned();
-            for ((cell, most), align) in row.iter().zip(&widths).zip(&self.align) {
+            for (column, ((cell, most), align)) in row.iter().zip(&widths).zip(&self.align).enumerate() {
                 let pad = " ".repeat(most - width(cell));
+                let cell = ink(at, column, cell);
                 match align {
-                    Align::Left => line.extend([cell.as_str(), &pad, "  "]),
-                    Align::Right => line.extend([pad.as_str(), cell, "  "]),
+                    Align::Left => line.extend([&*cell, &pad, "  "]),
+                    Align::Right => line.extend([&*pad, &cell, "  "]),
                 }
             }
             out.push_str(line.trim_end());

@@ -1,6 +1,7 @@
 //! Training: settings, the optimizer step, evaluation, and what they take.
 
 mod evaluate;
+mod moments;
 mod settings;
 mod trainer;
 mod window;
@@ -9,6 +10,6 @@ mod window;
 mod tests;
 
 pub use evaluate::{Eval, Evaluator, evaluation};
-pub use settings::{Length, Schedule, Settings, Warmup};
+pub use settings::{Length, Optim, Schedule, Settings, Warmup};
 pub use trainer::{Cursor, StepReport, Trainable, Trainer, grows_with, planned};
 pub use window::{Micro, Window, Windows};

@@ -18,6 +18,16 @@ pub enum Warmup {
     Percent(f64),
 }
 
+/// The optimizer, by how its moments are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Optim {
+    /// AdamW, moments in f32.
+    #[default]
+    AdamW,
+    /// AdamW, moments in bitsandbytes' blockwise 8-bit type: a quarter of the memory, and other results.
+    AdamW8bit,
+}
+
 /// How long a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
@@ -39,6 +49,7 @@ pub struct Settings {
     pub schedule: Schedule,
     pub warmup: Warmup,
     pub weight_decay: f64,
+    pub optim: Optim,
     /// Largest global gradient norm.
     pub clip: Option<f64>,
     /// Of dropout; the rows' order and the adapter's first values have their own use of it.
@@ -47,6 +58,9 @@ pub struct Settings {
     pub recompute: bool,
     /// Never hold the logits of more than a window of tokens.
     pub free_logits: bool,
+    /// Full training alone: update each block in the backward pass, so that one block's gradients exist at a time.
+    /// Without accumulation and clipping.
+    pub fused_step: bool,
     /// Optimizer steps between looks at held-out rows; the loop around the trainer reads it.
     pub eval_every: Option<u64>,
 }
@@ -62,10 +76,12 @@ impl Default for Settings {
             schedule: Schedule::Cosine,
             warmup: Warmup::Steps(0),
             weight_decay: 0.01,
+            optim: Optim::AdamW,
             clip: Some(1.0),
             seed: 0,
             recompute: false,
             free_logits: false,
+            fused_step: false,
             eval_every: None,
         }
     }

@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::evaluate::{Eval, evaluate_in};
-use super::settings::Settings;
+use super::moments::Pair;
+use super::settings::{Optim, Settings};
 use super::window::{Micro, Window};
-use crate::kernels::{AdamW, Buf, Key, Pool, adamw, sum_squares};
+use crate::kernels::{self, AdamW, Buf, Key, Pool, ViewMut, sum_squares};
 use crate::model::{
-    Adapter, Extent, Float, Form, Gradients, Keep, Laid, LoraSettings, Make, Model, Need, Pass, Planned, Proj, Shape,
-    Weight, backward, forward, plan, score, score_backward, specs, take,
+    Adapter, Extent, Float, Form, FullGradients, Gradients, Keep, Laid, LoraSettings, Make, Model, Need, Pass, Planned,
+    Proj, Shape, Weight, backward, backward_fused, forward, plan, score, score_backward, specs, take,
 };
 use crate::text::{Fault, Result};
 
@@ -61,12 +62,6 @@ pub struct Cursor {
     pub counted: u64,
 }
 
-/// First and second moments of each parameter.
-struct Moments<T = Buf> {
-    m: Vec<T>,
-    v: Vec<T>,
-}
-
 /// A model in training. It owns the model until [`Trainer::into_model`].
 pub struct Trainer {
     model: Model,
@@ -74,7 +69,7 @@ pub struct Trainer {
     total: u64,
     pass: Pass,
     grads: Gradients,
-    moments: Moments,
+    moments: Vec<Pair>,
     cursor: Cursor,
 }
 
@@ -104,11 +99,18 @@ fn like_parameters<T>(
     }
 }
 
-fn moments<T>(shape: &Shape, trainable: &Trainable, make: Make<'_, T>) -> Result<Moments<T>> {
-    Ok(Moments {
-        m: like_parameters(shape, trainable, "moments", &mut *make)?,
-        v: like_parameters(shape, trainable, "moments", make)?,
-    })
+fn moments<T>(shape: &Shape, trainable: &Trainable, optim: Optim, make: Make<'_, T>) -> Result<Vec<Pair<T>>> {
+    let parameters = plan(|make| like_parameters(shape, trainable, "moments", make))?;
+    let shapes: Vec<Vec<usize>> = parameters.into_iter().map(|(_, spec)| spec.shape).collect();
+    super::moments::make(&shapes, optim, make)
+}
+
+/// The buffers of [`Gradients`], in its order.
+fn gradients<T>(shape: &Shape, trainable: &Trainable, settings: &Settings, make: Make<'_, T>) -> Result<()> {
+    match trainable.lora() {
+        Some(lora) => Adapter::make_as(shape, lora, "gradients", make).map(drop),
+        None => FullGradients::make(shape, settings.fused_step, make).map(drop),
+    }
 }
 
 /// Everything that a [`Trainer`] takes beside the model it is given: adapter (where it is new), gradients, moments,
@@ -125,8 +127,8 @@ pub fn planned(
     if let Trainable::NewLora(lora) = trainable {
         list.extend(Adapter::planned(shape, lora)?);
     }
-    list.extend(plan(|make| like_parameters(shape, trainable, "gradients", make))?);
-    list.extend(plan(|make| moments(shape, trainable, make))?);
+    list.extend(plan(|make| gradients(shape, trainable, settings, make))?);
+    list.extend(plan(|make| moments(shape, trainable, settings.optim, make))?);
     list.extend(specs(shape, form, &need(trainable, settings, extent, threads))?);
     Ok(list)
 }
@@ -164,9 +166,9 @@ impl Trainer {
         let shape = model.shape.clone();
         let grads = match trainable.lora() {
             Some(lora) => Gradients::Lora(take(pool, |make| Adapter::make_as(&shape, lora, "gradients", make))?),
-            None => Gradients::Full(take(pool, |make| like_parameters(&shape, trainable, "gradients", make))?),
+            None => Gradients::Full(take(pool, |make| FullGradients::make(&shape, settings.fused_step, make))?),
         };
-        let moments = take(pool, |make| moments(&shape, trainable, make))?;
+        let moments = take(pool, |make| moments(&shape, trainable, settings.optim, make))?;
         let need = need(trainable, &settings, extent, rayon::current_num_threads());
         let pass = Pass::take(&shape, model.form, &need, pool)?;
         let cursor = Cursor { step: 0, updates: 0, tokens: 0, counted: 0 };
@@ -190,13 +192,18 @@ impl Trainer {
             skipped: counted == 0,
         };
         if counted > 0 {
-            let loss = self.learn(window, counted)? / counted as f64;
-            let norm = self.norm()?;
-            if !loss.is_finite() || !norm.is_finite() {
-                return Err(self.not_finite(window, loss, norm));
-            }
-            self.update(lr, norm)?;
-            (report.loss, report.grad_norm) = (loss, norm);
+            (report.loss, report.grad_norm) = match &self.grads {
+                Gradients::Full(full) if full.is_fused() => self.learn_fused(window, counted, lr)?,
+                _ => {
+                    let loss = self.learn(window, counted)? / counted as f64;
+                    let norm = self.norm()?;
+                    if !loss.is_finite() || !norm.is_finite() {
+                        return Err(self.not_finite(loss, norm));
+                    }
+                    self.update(lr, norm)?;
+                    (loss, norm)
+                }
+            };
         }
         self.cursor.step += 1;
         self.cursor.tokens += tokens;
@@ -224,6 +231,58 @@ impl Trainer {
         Ok(sum)
     }
 
+    /// Learns from the window's one micro-batch and updates each block as soon as its gradients are whole. Returns loss and
+    /// gradient norm, to the bit those of [`Trainer::learn`] and [`Trainer::update`] without clipping.
+    fn learn_fused(&mut self, window: &Window, counted: u64, lr: f64) -> Result<(f64, f64)> {
+        let [micro] = &window.micros[..] else {
+            return Err(Fault::new("train.fused", "`fused_step` takes one batch an optimizer step"));
+        };
+        self.grads.clear()?;
+        let batch = Laid::scored(&micro.batch(), &self.model.shape)?;
+        let key = Some(Key::new(self.settings.seed).with(self.cursor.step).with(0));
+        let scale = (1.0 / counted as f64) as f32;
+        let step = self.cursor.updates + 1;
+        let rule = AdamW { weight_decay: self.settings.weight_decay, ..AdamW::default() };
+        let (model, pass, grads) = (&mut self.model, &mut self.pass, &mut self.grads);
+        forward(model, pass, &batch, key)?;
+        let loss = score(model, pass, &batch, Some((&mut *grads, scale)))? / counted as f64;
+        if !loss.is_finite() {
+            return Err(self.not_finite(loss, f64::NAN));
+        }
+        score_backward(model, pass, &batch, grads, scale)?;
+        let (layers, per_layer, tail) = (model.shape.layers, model.shape.per_layer(), model.shape.final_norm_at());
+        let mut squares = vec![0.0; self.moments.len()];
+        let moments = &mut self.moments;
+        let mut update = |model: &mut Model, grads: &mut Gradients, tensors: &mut dyn Iterator<Item = usize>| {
+            let Gradients::Full(full) = grads else { return Ok(()) };
+            for at in tensors {
+                let (Some(Weight::Dense(p)), Some(pair), Some(square), Some(g)) =
+                    (model.tensors.get_mut(at), moments.get_mut(at), squares.get_mut(at), full.get_mut(at))
+                else {
+                    return Err(Fault::new("train.fused", "a tensor has no gradient; this is a bug"));
+                };
+                *square = sum_squares(g.view())?;
+                if !square.is_finite() {
+                    return Err(Fault::new("train.not_finite", "a gradient is not finite")
+                        .note("blocks above were updated already: this state is not one to go on from")
+                        .help("a lower `lr=`, or a longer `warmup=`"));
+                }
+                pair.update(p.view_mut(), g.view(), lr, step, 1.0, &rule)?;
+                kernels::fill(g.view_mut(), 0.0)?;
+            }
+            Ok(())
+        };
+        backward_fused(model, pass, &batch, key, grads, &mut |model, grads, layer| {
+            let first = 1 + layer * per_layer;
+            update(model, grads, &mut (first..first + per_layer))
+        })?;
+        debug_assert_eq!(tail, 1 + layers * per_layer);
+        let outside = std::iter::once(Shape::EMBEDDING).chain(tail..model.tensors.len());
+        update(model, grads, &mut outside.into_iter())?;
+        self.cursor.updates = step;
+        Ok((loss, squares.iter().sum::<f64>().sqrt()))
+    }
+
     /// Euclidean norm of all gradients, summed in the order of the parameters.
     fn norm(&self) -> Result<f64> {
         let mut sum = 0.0;
@@ -237,24 +296,42 @@ impl Trainer {
         let clip = self.settings.clip.map_or(1.0, |most| (most / (norm + 1e-6)).min(1.0)) as f32;
         let rule = AdamW { weight_decay: self.settings.weight_decay, ..AdamW::default() };
         let step = self.cursor.updates + 1;
-        let Moments { m, v } = &mut self.moments;
         let grads = self.grads.buffers();
-        for (((p, m), v), g) in parameters_mut(&mut self.model, &self.grads).into_iter().zip(m).zip(v).zip(grads) {
-            adamw(p.view_mut(), m.view_mut(), v.view_mut(), g.view(), lr, step, clip, &rule)?;
+        let params = parameters_mut(&mut self.model, &self.grads);
+        for ((p, moments), g) in params.into_iter().zip(&mut self.moments).zip(grads) {
+            moments.update(p.view_mut(), g.view(), lr, step, clip, &rule)?;
         }
         self.cursor.updates = step;
         Ok(())
     }
 
-    fn not_finite(&self, window: &Window, loss: f64, norm: f64) -> Fault {
-        let rows: Vec<String> = window.rows().iter().take(8).map(|row| (u64::from(*row) + 1).to_string()).collect();
-        Fault::new(
+    fn not_finite(&self, loss: f64, norm: f64) -> Fault {
+        let fault = Fault::new(
             "train.not_finite",
             format!("step {} gives a loss of {loss} and a gradient norm of {norm}", self.cursor.step + 1),
-        )
-        .note(format!("its rows: {}", rows.join(", ")))
-        .note("nothing was updated in this step; the last state is sound")
-        .help("a lower `lr=`, or a longer `warmup=`")
+        );
+        if self.cursor.updates == 0 && !loss.is_finite() {
+            return fault
+                .note("nothing has been learnt yet, so it is the weights themselves that are damaged")
+                .help("load the model from its source again, or in another `dtype=`");
+        }
+        fault
+            .note("this step updated nothing; the update before it went too far")
+            .help("a lower `lr=`, or a longer `warmup=`")
+    }
+
+    /// Refuses parameters that the last update has broken.
+    pub fn sound(&self) -> Result<()> {
+        for (name, param) in parameters(&self.model, &self.grads) {
+            if !sum_squares(param.view())?.is_finite() {
+                return Err(Fault::new(
+                    "train.not_finite",
+                    format!("after step {} `{name}` is no longer finite", self.cursor.step),
+                )
+                .help("a lower `lr=`, or a longer `warmup=`"));
+            }
+        }
+        Ok(())
     }
 
     /// Scores held-out rows in the trainer's own buffers.
@@ -281,29 +358,26 @@ impl Trainer {
         self.cursor
     }
 
-    /// Every tensor that a checkpoint has to hold, by name, f32: `param.NAME`, `m.NAME`, `v.NAME`.
+    /// Every tensor that a checkpoint has to hold, by name: `param.NAME`, `m.NAME`, `v.NAME`, in f32; of moments in 8
+    /// bits the codes, u8, and beside them their scales, `m.NAME.absmax` and `v.NAME.absmax`.
     pub fn state(&self) -> Vec<(String, &Buf)> {
         let names = parameters(&self.model, &self.grads);
-        let named = |prefix: &'static str, buf| move |name: &String| (format!("{prefix}.{name}"), buf);
         let mut list = Vec::with_capacity(3 * names.len());
-        for (at, (name, param)) in names.iter().enumerate() {
-            list.push(named("param", *param)(name));
-            if let (Some(m), Some(v)) = (self.moments.m.get(at), self.moments.v.get(at)) {
-                list.push(named("m", m)(name));
-                list.push(named("v", v)(name));
-            }
+        for ((name, param), moments) in names.into_iter().zip(&self.moments) {
+            list.push((format!("param.{name}"), param));
+            list.extend(moments.state(&name));
         }
         list
     }
 
     /// Goes on where [`Trainer::state`] and [`Trainer::cursor`] were taken: `read` fills the tensor of each name.
-    pub fn restore(&mut self, cursor: Cursor, read: &mut dyn FnMut(&str, &mut [f32]) -> Result<()>) -> Result<()> {
+    pub fn restore(&mut self, cursor: Cursor, read: &mut dyn FnMut(&str, ViewMut<'_>) -> Result<()>) -> Result<()> {
         let names: Vec<String> = parameters(&self.model, &self.grads).into_iter().map(|(name, _)| name).collect();
-        let Moments { m, v } = &mut self.moments;
         let params = parameters_mut(&mut self.model, &self.grads);
-        for (((name, p), m), v) in names.iter().zip(params).zip(m).zip(v) {
-            for (prefix, buf) in [("param", p), ("m", m), ("v", v)] {
-                read(&format!("{prefix}.{name}"), buf.view_mut().cpu::<f32>()?)?;
+        for ((name, p), moments) in names.iter().zip(params).zip(&mut self.moments) {
+            read(&format!("param.{name}"), p.view_mut())?;
+            for (name, buf) in moments.state_mut(name) {
+                read(&name, buf.view_mut())?;
             }
         }
         self.cursor = cursor;

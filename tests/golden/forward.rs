@@ -32,6 +32,8 @@ fn logits_are_transformers() {
         "forward-rope-llama3",
         "forward-rope-llama3-old-config",
         "forward-bf16",
+        "forward-qwen2",
+        "forward-mistral",
     ] {
         logits_of(case);
     }

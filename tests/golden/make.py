@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the reference values in this folder with the real libraries. See README.md.
 
-Usage: python make.py [CASE …]     forward, train, nf4, merged, texts; none: all of them
+Usage: python make.py [CASE …]     forward, train, nf4, merged, texts, sizes, optim8; none: all of them
 """
 
 import os
@@ -16,9 +16,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch  # noqa: E402
 from transformers.utils import logging  # noqa: E402
 
-from cases import forward, merged, nf4, texts, train  # noqa: E402
+from cases import forward, merged, nf4, optim8, sizes, texts, train  # noqa: E402
 
-CASES = {"forward": forward, "train": train, "nf4": nf4, "merged": merged, "texts": texts}
+CASES = {"forward": forward, "train": train, "nf4": nf4, "merged": merged, "texts": texts, "sizes": sizes, "optim8": optim8}
 
 
 def main(wanted):

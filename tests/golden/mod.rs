@@ -2,7 +2,9 @@
 
 mod forward;
 mod merging;
+mod optim8;
 mod proof;
+mod sizes;
 mod texts;
 mod training;
 
@@ -12,7 +14,7 @@ use std::path::PathBuf;
 
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
-use tunepipe::kernels::Heap;
+use tunepipe::kernels::{Buf, Heap};
 use tunepipe::model::{Adapter, Form, LoraSettings, Model, PairValues, Proj, Shape, WeightSource};
 use tunepipe::text::{Fault, Result};
 
@@ -50,6 +52,7 @@ fn tensors(file: &str) -> HashMap<String, Stored> {
             Dtype::BF16 => {
                 view.data().chunks_exact(2).map(|b| half::bf16::from_le_bytes([b[0], b[1]]).to_f32()).collect()
             }
+            Dtype::U8 => view.data().iter().map(|code| f32::from(*code)).collect(),
             _ => Vec::new(),
         };
         Stored { shape: view.shape().to_vec(), values }
@@ -112,6 +115,10 @@ fn adapter(case: &str, shape: &Shape) -> (LoraSettings, Adapter) {
         .collect();
     let adapter = Adapter::from_tensors(shape, settings.clone(), &pairs, &Heap).expect("an adapter");
     (settings, adapter)
+}
+
+fn floats_of(buf: &Buf) -> &[f32] {
+    buf.view().cpu::<f32>().expect("f32")
 }
 
 /// Largest difference; of two lists as long as each other.

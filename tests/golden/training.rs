@@ -96,7 +96,9 @@ fn lora_runs_are_pefts() {
 
 #[test]
 fn qlora_runs_are_pefts_on_bitsandbytes_values() {
-    trajectory("train-qlora", Form::dense(Float::F32).quantised(64, false), false, true);
+    for (recompute, free) in [(false, false), (false, true), (true, true)] {
+        trajectory("train-qlora", Form::dense(Float::F32).quantised(64, false), recompute, free);
+    }
 }
 
 #[test]

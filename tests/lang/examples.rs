@@ -33,7 +33,8 @@ fn before(stage: &StageDecl) -> String {
 #[test]
 fn examples_of_the_catalogue_check() {
     let mut count = 0;
-    for stage in &Catalog::standard().stages {
+    let catalog = Catalog::standard();
+    for stage in catalog.stages.iter().chain(catalog.recipes.iter().map(|recipe| &recipe.decl)) {
         for example in &stage.examples {
             let text = before(stage) + example;
             let (sources, plan, diagnostics) = check(&stage.name, &text, &[]);
@@ -42,5 +43,23 @@ fn examples_of_the_catalogue_check() {
             count += 1;
         }
     }
-    assert!(count >= Catalog::standard().stages.len());
+    assert!(count >= catalog.stages.len() + catalog.recipes.len());
+}
+
+#[test]
+fn pipelines_in_the_documentation_check() {
+    let mut count = 0;
+    for file in ["docs/language.md", "README.md"] {
+        let Ok(text) = std::fs::read_to_string(file) else { continue };
+        for block in text.split("```tunepipe\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            // Part of a file is shown without its first line.
+            if !block.starts_with("tunepipe 1") {
+                continue;
+            }
+            let (sources, plan, diagnostics) = check(file, block, &[]);
+            assert!(plan.is_some() && diagnostics.is_empty(), "{block}\n{}", render(&sources, &diagnostics, false));
+            count += 1;
+        }
+    }
+    assert!(count >= 6, "{count} pipelines");
 }

@@ -1,7 +1,10 @@
 //! The language as a user meets it: text in, diagnostics out.
 
+mod codes;
 mod examples;
+mod format;
 mod fuzz;
+mod mutants;
 mod snapshots;
 mod suite;
 

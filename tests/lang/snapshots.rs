@@ -6,7 +6,7 @@ use super::check;
 use tunepipe::text::render;
 
 /// Files of the suite whose diagnostics are kept as pictures.
-const SHOWN: [&str; 16] = [
+const SHOWN: [&str; 18] = [
     "name_stage_unknown",
     "name_argument_unknown",
     "name_symbol_unknown",
@@ -23,6 +23,8 @@ const SHOWN: [&str; 16] = [
     "arg_missing",
     "param_required",
     "budget_device_unknown",
+    "recipe_inside",
+    "recipe_taken",
 ];
 
 #[test]

@@ -129,6 +129,16 @@ fn outputs_that_exist_are_refused_before_anything_runs() {
             told["diagnostics"].as_array().expect("a list").iter().map(|d| (&d["code"], &d["line"])).collect();
         assert_eq!(found, [(&"output.exists".into(), &5.into()), (&"output.exists".into(), &6.into())], "{verb}");
     }
+    // A plan changes nothing, so it is drawn, and says what a run would meet.
+    for verb in ["plan", "fit"] {
+        let told = desk.tunepipe(&[verb, "again.tp"]).ended(0);
+        assert!(!told.out.is_empty(), "{verb}: {}", told.err);
+    }
+    let told = desk.tunepipe(&["plan", "--json", "again.tp"]).ended(0).json();
+    assert_eq!(
+        (&told["diagnostics"][0]["code"], &told["diagnostics"][0]["severity"]),
+        (&"output.exists".into(), &"warning".into())
+    );
     assert!(!desk.path("runs/again").exists(), "nothing was trained");
     same("untouched", &before, &desk.files("out"));
 
@@ -204,7 +214,7 @@ fn json_answers_have_their_documented_keys() {
     assert!(check["targets"].as_array().is_some_and(|t| t.len() == 2) && check["diagnostics"].is_array());
 
     let run = desk.tunepipe(&["run", "--json", "j.tp"]).ended(0).json();
-    keys(&run, &["version", "ok", "run", "memory", "diagnostics"]);
+    keys(&run, &["version", "ok", "run", "results", "memory", "diagnostics"]);
     assert!(desk.path(run["run"].as_str().expect("a folder")).join("manifest.json").is_file());
 
     // A wrong pipeline answers in JSON too, with places.
@@ -254,7 +264,7 @@ fn the_run_folder_holds_what_is_documented() {
     let read =
         |name: &str| -> Value { serde_json::from_slice(&fs::read(latest.join(name)).expect("a file")).expect("JSON") };
     let manifest = read("manifest.json");
-    keys(&manifest, &["version", "tunepipe", "machine", "pipeline", "params", "stages", "inputs"]);
+    keys(&manifest, &["version", "tunepipe", "machine", "pipeline", "used", "params", "overrides", "stages", "inputs"]);
     assert_eq!(manifest["pipeline"]["text"], fs::read_to_string(desk.path("r.tp")).expect("text"));
     let inputs = manifest["inputs"].as_object().expect("hashes");
     for name in ["rows.jsonl", "model/config.json", "model/model.safetensors", "model/tokenizer.json"] {
@@ -295,7 +305,14 @@ fn quiet_is_quiet_and_streams_are_kept_apart() {
         &format!("{TRAIN}train lora steps=2 batch=4\nsample prompt=\"Q: \" max_new=4\nsave merged \"out/m\" overwrite"),
     );
     let quiet = desk.tunepipe(&["run", "-q", "q.tp"]).ended(0);
-    assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("", ""));
+    // Quiet leaves the answers that were asked for.
+    assert!(
+        quiet.out.starts_with("  sample in line 5\n    Q:\n  → ") && quiet.err.is_empty(),
+        "{}{}",
+        quiet.out,
+        quiet.err
+    );
+    assert_eq!(quiet.out.lines().count(), 3, "{}", quiet.out);
     let loud = desk.tunepipe(&["run", "q.tp"]).ended(0);
     assert!(loud.out.contains("run folder: runs") && loud.out.contains("train lora"), "{}", loud.out);
     assert!(loud.err.contains("loss") && !loud.out.contains("loss"), "progress goes to stderr: {}", loud.err);

@@ -1,13 +1,20 @@
 //! The built program, run as a person runs it: in a folder of its own, on small pipelines.
 
+mod asked;
 mod bad_input;
 mod bits;
+mod codes;
 mod contract;
 mod files;
+mod fit;
 mod ledger;
+mod many;
+mod nothing_lost;
 mod quickstart;
 mod real;
+mod recipes;
 mod saving;
+mod verbs;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What transformers makes of paragraph.txt with the real model: token ids, losses, a greedy continuation. See README.md."""
+"""What transformers makes of two paragraphs with the real model: token ids, losses, a greedy continuation. See README.md."""
 
 import json
 import os
@@ -21,17 +21,42 @@ def main():
         sys.exit(f"models/{GGUF} is missing; run scripts/fetch-real-model")
     torch.set_num_threads(1)
     logging.disable_progress_bar()
-    text = (HERE / "paragraph.txt").read_text(encoding="utf-8")
     tokenizer = AutoTokenizer.from_pretrained(MODELS, gguf_file=GGUF)
     model = AutoModelForCausalLM.from_pretrained(
         MODELS, gguf_file=GGUF, dtype=torch.float32, attn_implementation="eager"
     ).eval()
 
+    for name in ("paragraph", "plain"):
+        reference(name, tokenizer, model)
+    scrambled(model)
+    for name in ("paragraph", "plain"):
+        ids = json.loads((HERE / f"{name}.ids.json").read_text())
+        print(f"{name}: {float(losses_of(model, ids)[0].mean()):.4f} with q and k as GGUF files order them")
+
+
+def losses_of(model, ids):
+    with torch.no_grad():
+        logits = model(torch.tensor([ids])).logits[0]
+    return torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(ids[1:]), reduction="none").double(), logits
+
+
+def scrambled(model):
+    """Undoes what a reader of GGUF has to do: rows of q and k in the pairing of llama.cpp's rotary embeddings."""
+    config = model.config
+    for layer in model.model.layers:
+        for proj, heads in [("q_proj", config.num_attention_heads), ("k_proj", config.num_key_value_heads)]:
+            weight = getattr(layer.self_attn, proj).weight
+            rows, columns = weight.shape
+            pairs = weight.data.reshape(heads, 2, rows // heads // 2, columns)
+            weight.data = pairs.swapaxes(1, 2).reshape(rows, columns).contiguous()
+
+
+def reference(name, tokenizer, model):
+    text = (HERE / f"{name}.txt").read_text(encoding="utf-8")
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     assert tokenizer.decode(ids) == text
     with torch.no_grad():
-        logits = model(torch.tensor([ids])).logits[0]
-        losses = torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(ids[1:]), reduction="none").double()
+        losses, logits = losses_of(model, ids)
         continued, margins = list(ids), []
         for _ in range(16):
             best = model(torch.tensor([continued])).logits[0, -1].topk(2)
@@ -48,10 +73,10 @@ def main():
         "greedy_text": tokenizer.decode(continued[len(ids) :]),
         "greedy_smallest_margin": min(margins),
     }
-    (HERE / "paragraph.ids.json").write_text(json.dumps(ids) + "\n")
+    (HERE / f"{name}.ids.json").write_text(json.dumps(ids) + "\n")
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in expected.items()]
-    (HERE / "paragraph.expected.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    print(f"mean loss {expected['mean_loss']:.6f} over {len(losses)} tokens")
+    (HERE / f"{name}.expected.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    print(f"{name}: mean loss {expected['mean_loss']:.6f} over {len(losses)} tokens")
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("model", &["text", "plan", "store", "kernels"]),
     ("train", &["text", "model", "data", "kernels", "store", "memory"]),
     ("stages", &["text", "catalog", "plan", "memory", "kernels", "train", "model", "data", "store"]),
-    ("tools", &["text", "syntax", "catalog", "check", "plan", "memory", "stages"]),
+    ("tools", &["text", "syntax", "catalog", "check", "plan", "memory", "store", "data", "model", "stages"]),
     ("run", &["text", "plan", "memory", "model", "stages", "store", "tools"]),
-    ("cli", &["text", "store", "syntax", "catalog", "check", "plan", "memory", "stages", "run", "tools"]),
+    ("cli", &["text", "store", "data", "syntax", "catalog", "check", "plan", "memory", "stages", "run", "tools"]),
 ];
 
 /// Third-party crates that stand behind one door each.
@@ -28,7 +28,9 @@ const DOORS: &[(&str, &str)] = &[
     ("pest", "syntax"),
     ("miette", "text"),
     ("clap", "cli"),
+    ("clap_complete", "cli"),
     ("gemm", "kernels"),
+    ("gemm_common", "kernels"),
     ("tokenizers", "data"),
     ("minijinja", "data"),
     ("memmap2", "store"),

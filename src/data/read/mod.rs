@@ -54,6 +54,10 @@ fn read_file(path: &Path, settings: &Settings, keep: &mut dyn FnMut(u64, Content
         let fault = Fault::new("data.unknown_file", format!("`{}` is a folder, not a file of rows", path.display()));
         return Err(fault.at(path).help("name its files: `[\"folder/a.jsonl\" \"folder/b.jsonl\"]`"));
     }
+    if !meta.is_file() {
+        let fault = Fault::new("data.unknown_file", format!("`{}` is a pipe or a device", path.display()));
+        return Err(fault.at(path).note("rows are read more than once, so they have to lie in a file"));
+    }
     let mut reader = BufReader::with_capacity(1 << 18, File::open(path).map_err(failed)?);
     let head = reader.fill_buf().map_err(failed)?;
     let mark = if head.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };

@@ -195,3 +195,54 @@ fn sizes_are_small_and_come_back() {
     assert_eq!(&serde_json::from_str::<Sizes>(&text).unwrap(), set.sizes());
     assert_eq!(set.sizes().counted, [2, 4]);
 }
+
+#[test]
+fn a_repeated_stretch_comes_as_often_and_not_side_by_side() {
+    let set = set(&[3; 9]);
+    let draws = [Draw { end: 4, take: None, repeat: 3 }, Draw { end: 9, take: None, repeat: 1 }];
+    let plan = BatchPlan::new(set.sizes(), &rows(9), 2, false, None, true, 5).unwrap().drawn(&draws);
+    for e in 0..5 {
+        let order = micros(&plan.epoch(e)).concat();
+        assert_eq!(order.len(), 4 * 3 + 5);
+        for row in 0..9 {
+            assert_eq!(order.iter().filter(|other| **other == row).count(), if row < 4 { 3 } else { 1 });
+        }
+        let pairs = order.windows(2).filter(|pair| pair[0] == pair[1]).count();
+        assert!(pairs <= 4, "{order:?}");
+    }
+    // Without a word on shares nothing changes.
+    let plain = BatchPlan::new(set.sizes(), &rows(9), 2, false, None, true, 5).unwrap();
+    let drawn = plain.clone().drawn(&[Draw { end: 9, take: None, repeat: 1 }]);
+    assert_eq!(micros(&plain.epoch(1)), micros(&drawn.epoch(1)));
+}
+
+#[test]
+fn a_share_takes_every_row_once_before_any_again() {
+    let set = set(&[3; 12]);
+    let draws = [Draw { end: 10, take: Some(4), repeat: 1 }, Draw { end: 12, take: None, repeat: 1 }];
+    for shuffle in [true, false] {
+        let plan = BatchPlan::new(set.sizes(), &rows(12), 1, false, None, shuffle, 7).unwrap().drawn(&draws);
+        let mut seen = [0usize; 12];
+        for e in 0..5 {
+            let order = micros(&plan.epoch(e)).concat();
+            assert_eq!(order.len(), 6, "an epoch is exact");
+            order.iter().for_each(|row| seen[*row as usize] += 1);
+            let taken = &seen[..10];
+            assert!(taken.iter().max().unwrap() - taken.iter().min().unwrap() <= 1, "{seen:?}");
+        }
+        // Five epochs of four are two passes over ten.
+        assert_eq!(seen, [2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 5, 5]);
+        assert_eq!(plan.total_steps(Length::Epochs(5), 2), 15);
+        assert_eq!(plan.walk(Length::Epochs(5), 2, Cursor::default()).count(), 15);
+    }
+}
+
+#[test]
+fn joined_sets_keep_their_rows_and_places() {
+    let (a, b) = (set(&[3, 5]), set(&[4]));
+    let all = TokenSet::join([(&a, 2), (&b, 1)].into_iter());
+    assert_eq!((all.len(), all.report.tokens, all.report.longest), (3, 12, 5));
+    assert_eq!((all.ids(1), all.ids(2)), (a.ids(1), b.ids(0)));
+    assert_eq!(all.sizes().hash, [a.sizes().hash.clone(), b.sizes().hash.clone()].concat());
+    assert_eq!(all.origin(2), Some(Origin { file: 2, line: 1 }));
+}

@@ -126,6 +126,25 @@ fn truncation_keeps_the_end() {
 }
 
 #[test]
+fn a_split_row_teaches_every_token_once() {
+    let bytes = Tokenizer::bytes().unwrap();
+    let short = |max, format| Settings { max_len: Some(max), long: Long::Split, ..settings(format) };
+    for max in 2..12 {
+        let set = encoded(r#"{"text": "abcdefgh"}"#, &short(max, Format::Text), &bytes).unwrap();
+        let labels: Vec<u32> = (0..set.len() as u32).flat_map(|row| set.ids(row)[1..].to_vec()).collect();
+        // All but the first token of the whole row, in order.
+        assert_eq!(labels, [97, 98, 99, 100, 101, 102, 103, 104, 257], "{max}");
+        assert!((0..set.len() as u32).all(|row| set.ids(row).len() <= max));
+        assert_eq!(set.report.split, usize::from(max < 10));
+        assert_eq!(set.report.counted, 9);
+    }
+    // Pieces of a prompt alone are left out.
+    let line = r#"{"prompt": "abcdefgh", "completion": "xyz"}"#;
+    let set = encoded(line, &short(4, Format::Completion), &bytes).unwrap();
+    assert!(set.len() < 4 && set.report.counted == 4, "{} rows, {}", set.len(), set.report.counted);
+}
+
+#[test]
 fn a_cut_within_a_later_prompt_teaches_no_end_there() {
     let line = TWO_TURNS.replace('\n', " ");
     let short = Settings { max_len: Some(25), long: Long::Truncate, ..settings(Format::Chat) };

@@ -4,6 +4,7 @@
 //! vocabulary, and [`bytes`] is one of 256 tokens. What trains is therefore what can be saved beside the weights.
 
 mod bytes;
+mod core;
 mod gguf;
 mod special;
 mod stream;
@@ -115,7 +116,7 @@ impl Tokenizer {
         declared: usize,
         notes: Vec<String>,
     ) -> Result<Self> {
-        let mut core = tokenizers::Tokenizer::from_bytes(&json).map_err(|e| bad(&e.to_string()))?;
+        let mut core = core::read(&json)?;
         core.with_padding(None);
         core.with_truncation(None).map_err(|e| bad(&e.to_string()))?;
         let special = Special::find(&core, &config, map)?;
@@ -204,6 +205,12 @@ impl Tokenizer {
     }
 
     /// Highest id + 1: rows that an embedding needs.
+    /// Whether it knows little more than bytes, and so remembers nothing.
+    pub fn is_tiny(&self) -> bool {
+        self.core.get_vocab_size(true) <= FEW_IDS
+    }
+
+    /// Ids that a model has to know.
     pub fn vocab_size(&self) -> usize {
         self.vocab_size
     }

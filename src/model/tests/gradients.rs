@@ -2,7 +2,7 @@
 
 use super::oracle::Oracle;
 use super::*;
-use crate::kernels::{Buf, Spec};
+use crate::kernels::Buf;
 
 /// Loss, and gradients by name.
 type Learnt = (f64, Vec<(String, Vec<f32>)>);
@@ -21,9 +21,7 @@ fn dropping(model: &Model, rows: &Rows, keep: Keep, keep_logits: bool, key: Opti
         Some(lora) => {
             Gradients::Lora(take(&Heap, |make| Adapter::make_as(&model.shape, lora, "", make)).expect("buffers"))
         }
-        None => Gradients::Full(
-            model.shape.tensors().iter().map(|t| Heap.take("", Spec::f32(&t.shape)).expect("memory")).collect(),
-        ),
+        None => Gradients::Full(take(&Heap, |make| FullGradients::make(&model.shape, false, make)).expect("memory")),
     };
     let scale = 1.0 / batch.counted() as f32;
     let learn = || -> crate::text::Result<f64> {
@@ -68,14 +66,14 @@ fn rows(shape: &Shape) -> Rows {
 
 #[test]
 fn full_gradients_are_autograds() {
-    for shape in [tied(), biased()] {
+    for shape in [tied(), biased(), qwen()] {
         against_oracle(&lively(&shape, Form::dense(Float::F32)), &rows(&shape));
     }
 }
 
 #[test]
 fn adapter_gradients_are_autograds() {
-    for shape in [tied(), biased()] {
+    for shape in [tied(), biased(), qwen()] {
         let dense = Form::dense(Float::F32);
         for form in [dense, dense.quantised(64, false), dense.quantised(64, true), Form::dense(Float::Bf16)] {
             for targets in [&Proj::ALL[..], &[Proj::Q, Proj::V], &[Proj::Down]] {
@@ -139,7 +137,7 @@ fn gradients_through_dropout_are_slopes() {
 
 #[test]
 fn what_is_kept_does_not_show() {
-    for shape in [tied(), biased()] {
+    for shape in [tied(), biased(), qwen()] {
         for adapted in [true, false] {
             let mut model = lively(&shape, Form::dense(Float::F32));
             if adapted {

@@ -55,7 +55,7 @@ fn values(model: &Model) -> Vec<Vec<f32>> {
 
 #[test]
 fn a_model_takes_what_was_planned() {
-    for shape in [tied(), biased()] {
+    for shape in [tied(), biased(), qwen()] {
         for form in forms() {
             let pool = Recorder::default();
             let source = Lively { seed: 1, shape: shape.clone() };
@@ -78,7 +78,7 @@ fn a_model_takes_what_was_planned() {
 
 #[test]
 fn quantising_a_resident_model_is_reading_it_quantised() {
-    for shape in [tied(), biased()] {
+    for shape in [tied(), biased(), qwen()] {
         for float in [Float::F32, Float::F16] {
             for double in [false, true] {
                 let dense = lively(&shape, Form::dense(float));

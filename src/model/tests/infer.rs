@@ -9,7 +9,7 @@ fn greedy(max_new: usize) -> Sampling {
 
 #[test]
 fn logits_are_the_oracles() {
-    for shape in [tied(), biased()] {
+    for shape in [tied(), biased(), qwen()] {
         let mut model = lively(&shape, Form::dense(Float::F32));
         model.adapter = Some(lively_adapter(&shape, lora(&Proj::ALL)));
         let ids = Rows::new(9, &[21], shape.vocab).ids;
@@ -24,7 +24,7 @@ fn logits_are_the_oracles() {
 
 #[test]
 fn the_cache_does_not_change_the_text() {
-    for shape in [tied(), biased()] {
+    for shape in [tied(), biased(), qwen()] {
         let model = lively(&shape, Form::dense(Float::F32));
         let prompt = [3, 1, 4, 1, 5];
         let mut seen = Vec::new();

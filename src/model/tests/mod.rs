@@ -42,6 +42,7 @@ impl WeightSource for Lively {
 /// Tied, grouped queries, heads as wide as they usually are.
 pub(crate) fn tied() -> Shape {
     Shape {
+        family: Family::Llama,
         hidden: 32,
         layers: 2,
         heads: 4,
@@ -61,6 +62,7 @@ pub(crate) fn tied() -> Shape {
 /// Untied, with every bias, heads of another width than hidden / heads, and stretched positions.
 pub(crate) fn biased() -> Shape {
     Shape {
+        family: Family::Llama,
         hidden: 24,
         layers: 3,
         heads: 3,
@@ -120,4 +122,9 @@ impl Rows {
     pub fn batch(&self) -> TokenBatch<'_> {
         TokenBatch { ids: &self.ids, starts: &self.starts, labels: &self.labels }
     }
+}
+
+/// Biases on q, k and v alone.
+pub(crate) fn qwen() -> Shape {
+    Shape { family: Family::Qwen2, mlp_bias: false, ..biased() }
 }

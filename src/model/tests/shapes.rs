@@ -62,9 +62,11 @@ fn bad_configs_are_refused_by_name() {
         assert_eq!(fault.code, "config.missing_key");
         assert!(fault.message.contains(key), "{}", fault.message);
     }
-    let qwen = Shape::from_config(&with("model_type", json!("qwen2"))).expect_err("a fault");
-    assert_eq!(qwen.code, "model.family");
-    assert!(qwen.notes[0].contains("llama"));
+    let stranger = Shape::from_config(&with("model_type", json!("mamba"))).expect_err("a fault");
+    assert_eq!((stranger.code, stranger.notes.len()), ("model.family", 1));
+    assert!(stranger.notes[0].contains("llama, mistral, qwen2"));
+    let sized = Shape::from_config(&with("model_type", json!("gemma2"))).expect_err("a fault");
+    assert_eq!((sized.code, sized.notes.len()), ("model.family", 2));
     assert_eq!(code(&with("hidden_act", json!("gelu"))), "model.activation");
     assert_eq!(code(&with("num_attention_heads", json!(0))), "config.bad_value");
     assert_eq!(code(&with("num_attention_heads", json!(7))), "config.bad_value");
@@ -75,10 +77,43 @@ fn bad_configs_are_refused_by_name() {
     assert_eq!(code(&with("hidden_size", json!("64"))), "config.bad_value");
     assert_eq!(code(&with("hidden_size", json!(-64))), "config.bad_value");
     assert_eq!(code(&with("rms_norm_eps", json!(0))), "config.bad_value");
+    assert_eq!(code(&with("quantization_config", json!({"quant_method": "gptq", "bits": 4}))), "model.quantised");
+    assert_eq!(code(&with("partial_rotary_factor", json!(0.5))), "model.rope");
     assert_eq!(code(&with("rope_scaling", json!({"rope_type": "yarn"}))), "model.rope");
     assert_eq!(code(&with("rope_scaling", json!({"rope_type": "linear"}))), "config.missing_key");
     assert_eq!(code(&with("rope_scaling", json!([1]))), "config.bad_value");
     assert_eq!(code(&json!([])), "config.bad_value");
+}
+
+#[test]
+fn siblings_are_llamas_with_their_own_biases_and_windows() {
+    let of = |changes: &[(&str, serde_json::Value)]| {
+        let mut config = json!({"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+            "num_attention_heads": 8, "num_key_value_heads": 2, "vocab_size": 512, "max_position_embeddings": 4096});
+        for (key, value) in changes {
+            config[*key] = value.clone();
+        }
+        config
+    };
+    let mistral = ("model_type", json!("mistral"));
+    let read = |changes: &[(&str, serde_json::Value)]| Shape::from_config(&of(changes)).expect("a shape");
+    assert_eq!(read(std::slice::from_ref(&mistral)).max_positions, 4096);
+    assert_eq!(read(&[mistral.clone(), ("sliding_window", json!(null))]).max_positions, 4096);
+    assert_eq!(read(&[mistral.clone(), ("sliding_window", json!(1024))]).max_positions, 1024);
+    let qwen = ("model_type", json!("qwen2"));
+    let plain = read(&[qwen.clone(), ("sliding_window", json!(1024)), ("use_sliding_window", json!(false))]);
+    assert_eq!(plain.max_positions, 4096);
+    let on = read(&[qwen.clone(), ("sliding_window", json!(1024)), ("use_sliding_window", json!(true))]);
+    assert_eq!(on.max_positions, 1024);
+    let biases: Vec<Proj> = Proj::ALL.into_iter().filter(|proj| plain.bias_at(0, *proj).is_some()).collect();
+    assert_eq!(biases, [Proj::Q, Proj::K, Proj::V]);
+    for shape in [read(std::slice::from_ref(&mistral)), plain, on] {
+        assert_eq!(Shape::from_config(&shape.to_config("bfloat16")).expect("a shape"), shape);
+    }
+    // Their classes take other values for granted than Llama's.
+    let mut short = of(&[mistral]);
+    short.as_object_mut().expect("an object").remove("num_key_value_heads");
+    assert_eq!(Shape::from_config(&short).expect_err("a fault").code, "config.missing_key");
 }
 
 #[test]
@@ -107,7 +142,8 @@ fn the_catalogues_keys_make_a_shape() {
 
 #[test]
 fn indices_and_names_agree() {
-    for shape in [tied(), biased(), Shape { mlp_bias: false, ..biased() }, Shape { attention_bias: false, ..biased() }]
+    for shape in
+        [tied(), biased(), qwen(), Shape { mlp_bias: false, ..biased() }, Shape { attention_bias: false, ..biased() }]
     {
         let list = shape.tensors();
         assert_eq!(list[Shape::EMBEDDING].role, Role::Embedding);

@@ -109,7 +109,7 @@ fn overwriting_replaces_the_whole_folder_and_only_at_the_end() {
     let path = dir.path().join("model");
     fs::create_dir(&path).unwrap();
     fs::write(path.join("config.json"), "old").unwrap();
-    fs::write(path.join("stale.bin"), "old").unwrap();
+    fs::write(path.join("model-00001-of-00002.safetensors"), "old").unwrap();
     let folder = AtomicFolder::create(&path, true).unwrap();
     folder.text("config.json", b"new").unwrap();
     assert_eq!(fs::read(path.join("config.json")).unwrap(), b"old");

@@ -34,7 +34,7 @@ pub struct AdapterConfig {
 type IsIdle = fn(&Value) -> bool;
 
 /// Features that change what an adapter computes and are not known here.
-const UNSUPPORTED: [(&str, IsIdle); 11] = [
+const UNSUPPORTED: [(&str, IsIdle); 13] = [
     ("bias", |v| unset(v) || v == "none"),
     ("lora_bias", unset),
     ("fan_in_fan_out", unset),
@@ -45,6 +45,8 @@ const UNSUPPORTED: [(&str, IsIdle); 11] = [
     ("trainable_token_indices", unset),
     ("target_parameters", unset),
     ("alora_invocation_tokens", unset),
+    ("layers_to_transform", unset),
+    ("task_type", |v| unset(v) || v == "CAUSAL_LM"),
     ("init_lora_weights", |v| !changes_base(v)),
 ];
 

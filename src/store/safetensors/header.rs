@@ -65,8 +65,8 @@ impl<'de> Visitor<'de> for EntriesVisitor {
     }
 }
 
-/// Reads a header of a file of `file_len` bytes. Sizes must follow from shapes and types, and lie in the file without overlap;
-/// gaps are let be.
+/// Reads a header of a file of `file_len` bytes. Sizes must follow from shapes and types, and lie in the file without overlap
+/// and to its end; gaps between tensors are let be.
 pub(super) fn parse(path: &Path, json: &[u8], file_len: u64) -> Result<Header> {
     let entries: Entries = serde_json::from_slice(json).map_err(|e| {
         broken(path, "safetensors.header", "its header cannot be read").note(format!("in the header: {e}"))
@@ -82,6 +82,12 @@ pub(super) fn parse(path: &Path, json: &[u8], file_len: u64) -> Result<Header> {
         tensors.push(record(path, name, &entry, data_start, data_len)?);
     }
     check_overlap(path, &tensors)?;
+    let used = tensors.iter().map(|t| t.offset + t.bytes).max().unwrap_or(data_start);
+    if used < file_len {
+        return Err(broken(path, "safetensors.trailing", "bytes follow its last tensor")
+            .note(format!("its tensors end at byte {used}; the file has {file_len}"))
+            .help("copy or download the file again"));
+    }
     Ok(Header { tensors, metadata: entries.metadata })
 }
 

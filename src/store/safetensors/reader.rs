@@ -39,6 +39,14 @@ impl TensorFile {
         file.read_at(0, &mut prefix)?;
         let header_len = u64::from_le_bytes(prefix);
         if header_len > MAX_HEADER {
+            let pointer = match &prefix {
+                b"version " => Some("it is a pointer of git-lfs: `git lfs pull` fetches what it points at"),
+                b"<!doctyp" | b"<!DOCTYP" | b"<html>\n<" => Some("it is a web page: the download went wrong"),
+                _ => None,
+            };
+            if let Some(words) = pointer {
+                return Err(broken(path, "safetensors.pointer", words));
+            }
             return Err(broken(path, "safetensors.header_size", &format!("its header would have {header_len} bytes"))
                 .note(format!("at most {MAX_HEADER} are read; the file may be of another format")));
         }

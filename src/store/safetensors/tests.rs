@@ -130,13 +130,14 @@ fn lying_headers_are_refused_by_name() {
         ("safetensors.shape", one(f32_at("a", "[9223372036854775807]", 0, 4))),
         ("safetensors.overlap", one(f32_at("a", "[2]", 0, 8) + "," + &f32_at("b", "[2]", 4, 12))),
         ("safetensors.overlap", one(f32_at("a", "[2]", 0, 8) + "," + &f32_at("b", "[2]", 0, 8))),
+        ("safetensors.trailing", one(f32_at("a", "[2]", 0, 8) + "," + &f32_at("b", "[2]", 16, 24))),
         ("safetensors.duplicate", one(f32_at("a", "[2]", 0, 8) + "," + &f32_at("a", "[2]", 8, 16))),
     ];
     for (code, header) in cases {
         let fault = open(&header, 32).expect_err(&header);
         assert_eq!(fault.code, code, "{header}: {fault}");
     }
-    assert!(open(&one(f32_at("a", "[2]", 0, 8) + "," + &f32_at("b", "[2]", 16, 24)), 32).is_ok(), "a gap is let be");
+    assert!(open(&one(f32_at("a", "[2]", 0, 8) + "," + &f32_at("b", "[2]", 24, 32)), 32).is_ok(), "a gap is let be");
 }
 
 #[test]

@@ -53,8 +53,12 @@ fn threads_do_not_show_on_larger_models() {
 
 #[test]
 fn an_interrupted_run_goes_on_as_if_it_had_not_been() {
-    for kind in [Kind::Lora, Kind::Qlora, Kind::Full] {
-        let shape = tied();
+    let eight = Settings { optim: Optim::AdamW8bit, ..settings() };
+    let cases = [(Kind::Lora, settings()), (Kind::Qlora, settings()), (Kind::Full, settings()), (Kind::Full, eight)];
+    for (kind, settings) in cases {
+        // A table that is wide enough to have its moments in 8 bits, where they are asked for.
+        let shape = Shape { vocab: 200, ..tied() };
+        let settings = || settings.clone();
         let data = ragged(shape.vocab);
         let dropout = if kind == Kind::Full { 0.0 } else { 0.2 };
         let mut whole = trainer(kind, &shape, dropout, settings(), &data);
@@ -66,13 +70,30 @@ fn an_interrupted_run_goes_on_as_if_it_had_not_been() {
         let (cursor, saved) = (first.cursor(), state(&first));
         let text = serde_json::to_string(&cursor).expect("a text");
         let mut second = trainer(kind, &shape, dropout, settings(), &data);
-        let read = &mut |name: &str, out: &mut [f32]| {
-            out.copy_from_slice(&saved.iter().find(|(n, _)| n == name).expect("a tensor").1);
+        let read = &mut |name: &str, out: ViewMut<'_>| {
+            put(out, &saved.iter().find(|(n, _)| n == name).expect("a tensor").1);
             Ok(())
         };
         second.restore(serde_json::from_str(&text).expect("a cursor"), read).expect("restored");
         assert_eq!(run(&mut second, &data), reports[2..]);
         assert!(state(&second) == state(&whole), "{kind:?}");
         assert_eq!(second.cursor(), whole.cursor());
+    }
+}
+
+#[test]
+fn updating_in_the_backward_pass_changes_no_bit() {
+    for shape in [tied(), biased()] {
+        let data = ragged(shape.vocab).one_batch_a_step();
+        let plain = Settings { clip: None, accum: 1, ..settings() };
+        let go = |settings: Settings| {
+            let mut trainer = trainer(Kind::Full, &shape, 0.0, settings, &data);
+            (run(&mut trainer, &data), state(&trainer))
+        };
+        let whole = go(plain.clone());
+        for (recompute, free_logits) in [(false, false), (true, true)] {
+            let fused = go(Settings { fused_step: true, recompute, free_logits, ..plain.clone() });
+            assert!(fused == whole, "{recompute}");
+        }
     }
 }

@@ -5,7 +5,7 @@ mod plan;
 mod steps;
 
 use super::*;
-use crate::kernels::{Buf, Heap};
+use crate::kernels::{Buf, Heap, ViewMut};
 use crate::model::tests::{Rows, biased, lively, lively_adapter, lora, tied};
 use crate::model::*;
 
@@ -47,6 +47,14 @@ fn ragged(vocab: usize) -> Fixed {
     Fixed { steps, vocab }
 }
 
+impl Fixed {
+    /// The first micro-batch of each step alone.
+    fn one_batch_a_step(mut self) -> Fixed {
+        self.steps.iter_mut().for_each(|micros| micros.truncate(1));
+        self
+    }
+}
+
 fn settings() -> Settings {
     Settings { lr: 1e-2, warmup: Warmup::Steps(1), clip: Some(0.5), weight_decay: 0.05, ..Settings::default() }
 }
@@ -73,8 +81,24 @@ fn trainer(kind: Kind, shape: &Shape, dropout: f32, settings: Settings, data: &F
     Trainer::new(model, &trainable, settings, data.total_steps(), data.extent(), &Heap).expect("a trainer")
 }
 
+/// Values of any type, widened.
 fn values(buf: &Buf) -> Vec<f32> {
-    buf.view().cpu::<f32>().expect("f32").to_vec()
+    match buf.view().cpu::<f32>() {
+        Ok(values) => values.to_vec(),
+        Err(_) => buf.view().cpu::<u8>().expect("u8").iter().map(|code| f32::from(*code)).collect(),
+    }
+}
+
+/// Puts values back that [`values`] took.
+fn put(mut to: ViewMut<'_>, values: &[f32]) {
+    match to.reborrow().cpu::<f32>() {
+        Ok(out) => out.copy_from_slice(values),
+        Err(_) => {
+            for (code, value) in to.cpu::<u8>().expect("u8").iter_mut().zip(values) {
+                *code = *value as u8;
+            }
+        }
+    }
 }
 
 /// Everything a checkpoint would hold.

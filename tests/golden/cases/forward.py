@@ -4,6 +4,7 @@ import json
 import math
 
 import torch
+from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from . import tiny
 
@@ -102,6 +103,20 @@ def forward_cases():
             assert all(torch.equal(a, b) for a, b in zip(logits, same)), "old and new keys mean the same model"
 
 
+def sibling_cases():
+    """Families whose decoder is Llama's but for biases and windows. Mistral's window is longer than the rows."""
+    siblings = {
+        "forward-qwen2": (Qwen2Config, Qwen2ForCausalLM, dict(tie_word_embeddings=False, rms_norm_eps=1e-6)),
+        "forward-mistral": (MistralConfig, MistralForCausalLM, dict(head_dim=10, sliding_window=64)),
+    }
+    for index, (case, (config, decoder, changes)) in enumerate(siblings.items()):
+        folder = tiny.fresh(case)
+        settings = config(**(tiny.SIZES | changes))
+        settings._attn_implementation = "eager"
+        tiny.save_model(tiny.lively(decoder(settings), seed=30 + index), folder / "model")
+        write_logits(folder, seed=30 + index)
+
+
 def eval_case():
     """Mean loss and perplexity over rows of unequal length, some of them with a masked prompt."""
     folder = tiny.fresh("eval")
@@ -160,5 +175,6 @@ def sample_case():
 
 def make():
     forward_cases()
+    sibling_cases()
     eval_case()
     sample_case()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 GOLDEN = Path(__file__).resolve().parent.parent
 
@@ -32,7 +32,12 @@ def llama(seed, **changes):
     """A model whose every part matters: norms off one, biases off zero, logits spread over several units."""
     config = LlamaConfig(**(SIZES | changes))
     config._attn_implementation = "eager"
-    model = LlamaForCausalLM(config).to(torch.float32).eval()
+    return lively(LlamaForCausalLM(config), seed)
+
+
+def lively(model, seed):
+    """Weights as `llama` says."""
+    model = model.to(torch.float32).eval()
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in sorted(model.named_parameters()):
@@ -48,7 +53,7 @@ def llama(seed, **changes):
 
 def load(folder, **options):
     """A saved model, as a reader of the files finds it; computing in f32 whatever the files hold."""
-    return LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", **options).eval()
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", **options).eval()
 
 
 def fresh(case):

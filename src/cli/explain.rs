@@ -1,0 +1,86 @@
+//! `tunepipe explain`: what a stage or recipe takes, makes and holds; what a diagnostic's code means.
+
+use std::path::Path;
+
+use super::Exit;
+use super::prepare::{answer_json, complain};
+use super::terminal::paper;
+use crate::catalog::{Catalog, codes};
+use crate::text::{Fault, nearest, out};
+use crate::tools::{code_json, code_page, recipe_json, recipe_page, reference, stage_json, stage_page};
+
+pub fn explain(topic: &[String], json: bool) -> Exit {
+    let catalog = Catalog::standard();
+    // Pasted out of a pipeline or a diagnostic, a topic may come as one word or several, in quotes or brackets.
+    let topic = topic.join(" ");
+    let topic = topic.split_whitespace().collect::<Vec<_>>().join(" ");
+    let topic = topic.trim_matches(|c: char| "`'\"[]".contains(c)).to_lowercase();
+    if let Some(stage) = catalog.stage(&topic) {
+        if json {
+            answer_json(&stage_json(stage))
+        } else {
+            out::answer(&stage_page(stage, paper()))
+        }
+        return Exit::Done;
+    }
+    if let Some(recipe) = catalog.recipe(&topic) {
+        if json {
+            answer_json(&recipe_json(recipe))
+        } else {
+            out::answer(&recipe_page(recipe, paper()))
+        }
+        return Exit::Done;
+    }
+    if let Some(code) = codes::find(&topic) {
+        if json {
+            answer_json(&code_json(code, &topic))
+        } else {
+            out::answer(&code_page(code, &topic, paper()))
+        }
+        return Exit::Done;
+    }
+    complain(&unknown(catalog, &topic));
+    Exit::Usage
+}
+
+fn unknown(catalog: &'static Catalog, topic: &str) -> Fault {
+    let fault = Fault::new("usage.topic", format!("there is no stage, recipe or code called `{topic}`"));
+    let family: Vec<&str> =
+        catalog.stages.iter().map(|stage| &*stage.name).filter(|name| name.split(' ').any(|w| w == topic)).collect();
+    if !family.is_empty() {
+        return fault.help(format!("did you mean {}?", words(&family)));
+    }
+    let group: Vec<&str> = codes::all().filter(|code| code.split('.').next() == Some(topic)).collect();
+    if !group.is_empty() {
+        return fault.help(format!("did you mean {}?", words(&group)));
+    }
+    let recipes = catalog.recipes.iter().map(|recipe| &*recipe.decl.name);
+    let names = catalog.stages.iter().map(|stage| &*stage.name).chain(recipes).chain(codes::all());
+    match nearest(topic, names) {
+        Some(near) => fault.help(format!("did you mean `{near}`?")),
+        None => fault.help("`tunepipe ls stages` and `tunepipe ls codes` list what can be explained"),
+    }
+}
+
+fn words(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+/// Writes the pages of the reference into a folder.
+pub fn write_reference(folder: &Path) -> Exit {
+    for (name, text) in reference(Catalog::standard()) {
+        let path = folder.join(name);
+        let made = path
+            .parent()
+            .map_or(Ok(()), |parent| std::fs::create_dir_all(parent).map_err(|e| Fault::io("make", parent, &e)));
+        if let Err(fault) = made.and_then(|()| crate::store::write(&path, true, |out| out.put(text.as_bytes()))) {
+            complain(&fault);
+            return Exit::Failed;
+        }
+    }
+    Exit::Done
+}

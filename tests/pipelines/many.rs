@@ -1,0 +1,100 @@
+//! `check` and `fmt` on several files, folders and standard input.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use super::{Desk, Told};
+
+const GOOD: &str = "tunepipe 1\nload model init=random shape=tiny-llama\nload data \"rows.jsonl\" format=completion\ntrain lora\nsave adapter\n";
+
+fn piped(desk: &Desk, arguments: &[&str], text: &str) -> Told {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tunepipe"))
+        .args(arguments)
+        .current_dir(desk.path(""))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("written");
+    let output = child.wait_with_output().expect("ends");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    Told { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+#[test]
+fn folders_files_and_standard_input_are_checked() {
+    let desk = Desk::new();
+    desk.write("all/good.tp", &GOOD.replace("rows.jsonl", "../rows.jsonl"));
+    desk.write("all/deep/wrong.tp", &GOOD.replace("train lora", "trian lora\nsample"));
+    desk.write("all/.hidden/no.tp", "nonsense");
+    desk.write("all/notes.txt", "nonsense");
+    desk.write("other.tp", GOOD);
+    let told = desk.tunepipe(&["check", "all"]).ended(1);
+    assert!(
+        told.out.contains("all/good.tp: right") && told.err.contains("all/deep/wrong.tp:4"),
+        "{}{}",
+        told.out,
+        told.err
+    );
+    desk.tunepipe(&["check", "all/good.tp", "other.tp"]).ended(0);
+    desk.write("lib.tp", "tunepipe 1\nrecipe r(model: Model)\n  sample model=model prompt=\"x\"\n");
+    assert!(desk.tunepipe(&["check", "lib.tp"]).ended(0).out.contains("has no stages of its own"));
+    piped(&desk, &["check", "-"], GOOD).ended(0);
+
+    let json = desk.tunepipe(&["check", "all", "other.tp", "--json"]).ended(1).json();
+    assert_eq!((json["ok"].as_bool(), json["files"].as_array().map(Vec::len)), (Some(false), Some(3)));
+    assert!(
+        json["diagnostics"].as_array().is_some_and(|all| all.iter().any(|one| one["code"] == "name.unknown_stage"))
+    );
+    let json = desk.tunepipe(&["check", "other.tp", "--json"]).ended(0).json();
+    assert_eq!((json["ok"].as_bool(), json["file"].as_str()), (Some(true), Some("other.tp")));
+
+    let told = desk.tunepipe(&["check", "all", "--format", "github"]).ended(1);
+    let line = told.out.lines().find(|line| line.contains("name.unknown_stage")).unwrap_or_default();
+    assert!(line.starts_with("::error file=all/deep/wrong.tp,line=4,col=1,endLine=4,endColumn=11,"), "{}", told.out);
+    desk.tunepipe(&["check", "all/deep/none.tp"]).ended(2);
+    desk.tunepipe(&["check", "model"]).ended(2);
+}
+
+#[test]
+fn files_are_laid_out_in_place_or_only_shown() {
+    let desk = Desk::new();
+    let ugly = "tunepipe 1\ntrain   lora  # why\n      rank=8\n";
+    let tidy = "tunepipe 1\ntrain lora  # why\n  rank=8\n";
+    desk.write("all/ugly.tp", ugly);
+    desk.write("all/tidy.tp", tidy);
+    let read = |name: &str| std::fs::read_to_string(desk.path(name)).expect("a file");
+    let told = desk.tunepipe(&["fmt", "--check", "all"]).ended(1);
+    assert_eq!(told.out, "all/ugly.tp\n");
+    let told = desk.tunepipe(&["fmt", "--diff", "all"]).ended(0);
+    assert!(told.out.contains("-train   lora  # why") && told.out.contains("+  rank=8"), "{}", told.out);
+    assert_eq!(read("all/ugly.tp"), ugly);
+    assert_eq!(desk.tunepipe(&["fmt", "all"]).ended(0).out, "all/ugly.tp\n");
+    assert_eq!(read("all/ugly.tp"), tidy);
+    desk.tunepipe(&["fmt", "--check", "all"]).ended(0);
+    assert_eq!(piped(&desk, &["fmt", "-"], ugly).ended(0).out, tidy);
+
+    desk.write("all/wrong.tp", "tunepipe 1\nlet x = [\n");
+    let told = desk.tunepipe(&["fmt", "all"]).ended(1);
+    assert!(told.err.contains("syntax.bracket") && read("all/wrong.tp") == "tunepipe 1\nlet x = [\n", "{}", told.err);
+    let json = desk.tunepipe(&["fmt", "--check", "all", "--json"]).ended(1).json();
+    assert_eq!((json["files"].as_u64(), json["changed"].as_array().map(Vec::len)), (Some(3), Some(0)));
+}
+
+#[test]
+fn every_target_is_judged_and_what_is_not_is_said() {
+    let desk = Desk::new();
+    let budgets = "tunepipe 1\nbudget colab-t4\nbudget rtx-4090 ram=8GiB\nbudget ram=64GiB\n";
+    desk.write("many.tp", &GOOD.replace("tunepipe 1\n", budgets));
+    let told = desk.tunepipe(&["check", "many.tp"]).ended(0);
+    let lines: Vec<&str> = told.out.lines().collect();
+    assert_eq!(lines.len(), 3, "{}", told.out);
+    assert!(lines[0].contains("fits colab-t4") && lines[1].contains("fits rtx-4090"), "{}", told.out);
+    assert!(lines[2].contains("disk") && lines[2].contains("not judged"), "{}", told.out);
+    let told = desk.tunepipe(&["check", "many.tp", "--set", "load-model.dtype=bf16"]).ended(1);
+    assert!(told.err.contains("device.no_bf16") && told.err.contains("dtype=f16"), "{}", told.err);
+    // A card that has it is no mistake.
+    let only = ["check", "many.tp", "--set", "load-model.dtype=bf16", "--budget", "rtx-4090"];
+    desk.tunepipe(&only).ended(0);
+}

@@ -1,0 +1,260 @@
+//! The verbs that show and write: `explain`, `ls`, `plan --html`, `plan --diff`, `preview`, `new`, `completions`.
+
+use super::*;
+
+const TRAIN: &str = "load model \"model\"\nload data \"rows.jsonl\" format=completion holdout=4rows\ntrain lora steps=2 batch=4\nsave adapter \"out/a\"";
+
+#[test]
+fn a_stage_and_a_code_are_explained() {
+    let desk = Desk::empty();
+    let told = desk.tunepipe(&["explain", "train", "lora"]).ended(0);
+    for words in ["Model<W, lora>", "free_logits", "rank", "saved activations", "batch, max_len", "examples"] {
+        assert!(told.out.contains(words), "{words}\n{}", told.out);
+    }
+    // As one word, in backticks, in brackets: however it was pasted.
+    assert_eq!(desk.tunepipe(&["explain", "`train lora`"]).ended(0).out, told.out);
+    let json = desk.tunepipe(&["explain", "train lora", "--json"]).ended(0).json();
+    assert_eq!((&json["version"], &json["stage"]), (&1.into(), &"train lora".into()));
+    let rank = json["arguments"].as_array().expect("a list").iter().find(|arg| arg["name"] == "rank").expect("rank");
+    assert_eq!((&rank["type"], &rank["default"]), (&"Int 1..1024".into(), &"8".into()));
+    let saves = json["memory"]["effects"].as_array().expect("a list");
+    let saves = saves.iter().find(|effect| effect["argument"] == "free_logits").expect("a switch");
+    assert!(saves["gpu"].as_i64().is_some_and(|bytes| bytes < 0), "{saves}");
+
+    let told = desk.tunepipe(&["explain", "[value.taken]"]).ended(0);
+    assert!(told.out.contains("wrong") && told.out.contains("model=small"), "{}", told.out);
+    let json = desk.tunepipe(&["explain", "value.taken", "--json"]).ended(0).json();
+    assert!(json["wrong"]["whole"].as_str().is_some_and(|text| text.starts_with("tunepipe 1")), "{json}");
+
+    for (topic, near) in
+        [("trian lora", "train lora"), ("value.takn", "value.taken"), ("train", "train full"), ("math", "math.zero")]
+    {
+        let told = desk.tunepipe(&["explain", topic]).ended(2);
+        assert!(told.err.contains(near), "{topic}: {}", told.err);
+    }
+    desk.tunepipe(&["explain"]).ended(2);
+}
+
+#[test]
+fn what_there_is_is_listed() {
+    let desk = Desk::new();
+    for (what, some) in [
+        ("stages", "quantize nf4"),
+        ("recipes", "qlora"),
+        ("shapes", "llama-3-8b"),
+        ("devices", "colab-t4"),
+        ("codes", "budget.over"),
+    ] {
+        assert!(desk.tunepipe(&["ls", what]).ended(0).out.contains(some), "{what}");
+        let json = desk.tunepipe(&["ls", what, "--json"]).ended(0).json();
+        assert!(json[what].as_array().is_some_and(|list| list.len() > 3), "{what}");
+    }
+    let devices = desk.tunepipe(&["ls", "devices", "--json"]).ended(0).json();
+    let t4 =
+        devices["devices"].as_array().expect("a list").iter().find(|d| d["name"] == "colab-t4").expect("a T4").clone();
+    assert_eq!((&t4["bf16"], &t4["gpu"]), (&false.into(), &15_837_691_904u64.into()));
+
+    let none = desk.tunepipe(&["ls", "runs"]).ended(0);
+    assert!(none.out.is_empty() && none.err.contains("no runs"), "{}", none.err);
+    desk.write("a.tp", &format!("tunepipe 1\n{TRAIN}\n"));
+    desk.tunepipe(&["run", "-q", "a.tp"]).ended(0);
+    let runs = desk.tunepipe(&["ls", "runs", "--json"]).ended(0).json();
+    let runs = runs["runs"].as_array().expect("a list");
+    assert_eq!(runs.len(), 1, "`latest` is no run of its own");
+    assert_eq!((&runs[0]["steps"], &runs[0]["state"]), (&2.into(), &"ended".into()));
+    assert!(desk.path(runs[0]["run"].as_str().expect("a folder")).join("manifest.json").is_file());
+}
+
+#[test]
+fn a_plan_is_drawn_as_one_page() {
+    let desk = Desk::new();
+    desk.write("p.tp", &format!("tunepipe 1\nbudget colab-t4\nbudget cpu-16gb\n{TRAIN}\n"));
+    let told = desk.tunepipe(&["plan", "p.tp", "--html", "plan.html"]).ended(0);
+    assert!(told.out.contains("budget colab-t4"), "the table is shown as ever");
+    let page = fs::read_to_string(desk.path("plan.html")).expect("a page");
+    for words in [
+        "<!doctype html>",
+        "colab-t4",
+        "cpu-16gb",
+        "train lora",
+        "width=device-width",
+        "prefers-color-scheme: dark",
+        ">fits<",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    assert!(!page.contains("http") && !page.contains("<script"), "nothing is fetched and nothing runs");
+    // Over budget: the page says so, and is written all the same.
+    desk.write("o.tp", &format!("tunepipe 1\nbudget ram=20MiB\n{TRAIN}\n").replace("batch=4", "batch=16"));
+    desk.tunepipe(&["plan", "o.tp", "--html", "over.html"]).ended(4);
+    let page = fs::read_to_string(desk.path("over.html")).expect("a page");
+    assert!(page.contains("does not fit") && page.contains("budget.over"));
+    desk.tunepipe(&["plan", "p.tp", "--html", "model"]).ended(3);
+}
+
+#[test]
+fn a_change_of_the_plan_is_told() {
+    let desk = Desk::new();
+    let text = format!("tunepipe 1\nbudget cpu-16gb\n{TRAIN}\n");
+    desk.write("p.tp", &text);
+    let old = desk.tunepipe(&["plan", "p.tp", "--json"]).ended(0).out;
+    desk.write("old.json", &old);
+    let same = desk.tunepipe(&["plan", "p.tp", "--diff", "old.json"]).ended(0);
+    assert!(same.out.contains("fits, as before") && !same.out.contains('+'), "{}", same.out);
+    desk.write("p.tp", &text.replace("batch=4", "batch=16"));
+    let told = desk.tunepipe(&["plan", "p.tp", "--diff", "old.json"]).ended(0);
+    assert!(
+        told.out.contains("RAM peak") && told.out.contains("saved activations") && told.out.contains('+'),
+        "{}",
+        told.out
+    );
+    let json = desk.tunepipe(&["plan", "p.tp", "--diff", "old.json", "--json"]).ended(0).json();
+    assert!(json["targets"][0]["peak"]["ram"]["by"].as_i64().is_some_and(|by| by > 0), "{json}");
+    let new = desk.tunepipe(&["plan", "p.tp", "--json"]).ended(0).json();
+    assert_eq!(json["targets"][0]["peak"]["ram"]["new"], new["targets"][0]["peak"]["ram"]["bytes"]);
+    for bad in ["rows.jsonl", "model/config.json", "absent.json"] {
+        desk.tunepipe(&["plan", "p.tp", "--diff", bad]).ended(2);
+    }
+}
+
+#[test]
+fn rows_are_shown_as_the_model_sees_them() {
+    let desk = Desk::new();
+    desk.write("p.tp", &format!("tunepipe 1\n{TRAIN}\n"));
+    let told = desk.tunepipe(&["preview", "p.tp", "--rows", "2"]).ended(0);
+    assert!(
+        told.out.contains("rows.jsonl:1") && told.out.contains("rows.jsonl:2") && !told.out.contains("rows.jsonl:3")
+    );
+    assert!(told.out.contains("⟦ It lives in cave 0.") && told.out.contains("live?↵"), "{}", told.out);
+    assert!(told.out.contains("20 to train on, 4 held out") && told.out.contains("half of them up to"), "{}", told.out);
+
+    let json = desk.tunepipe(&["preview", "p.tp", "--rows", "1", "--json"]).ended(0).json();
+    let set = &json["data"][0];
+    let row = &set["rows"][0];
+    let words = |key: &str| row[key].as_array().expect("a list").clone();
+    let texts: String = words("texts").iter().filter_map(|text| text.as_str()).collect();
+    assert!(texts.contains("Q: Where does the seal of house 0 live?\nA: It lives in cave 0."), "{texts}");
+    let trained: String = words("texts")
+        .iter()
+        .zip(words("trained"))
+        .filter(|(_, trained)| trained == &Value::Bool(true))
+        .filter_map(|(text, _)| text.as_str())
+        .collect();
+    assert!(trained.starts_with(" It lives in cave 0.") && !trained.contains("Where"), "{trained}");
+    assert_eq!(words("ids").len() as u64, row["tokens"].as_u64().expect("a count"));
+    assert_eq!((&set["report"]["read"], &set["train_rows"]), (&24.into(), &20.into()));
+
+    // What is odd is pointed out.
+    let odd = |text: &str| {
+        desk.write("o.tp", &format!("tunepipe 1\nload model \"model\"\n{text}\ntrain lora\nsave adapter \"out/o\"\n"));
+        desk.tunepipe(&["preview", "o.tp"]).ended(0).out
+    };
+    assert!(odd("load data \"rows.jsonl\" format=completion no_eos").contains("no end-of-text token"));
+    let cut = odd("load data \"rows.jsonl\" format=completion max_len=70 long=truncate");
+    assert!(cut.contains("cut to `max_len`"), "{cut}");
+    let dropped = odd("load data \"rows.jsonl\" format=completion max_len=75 long=drop");
+    assert!(dropped.contains("dropped: longer than `max_len`"), "{dropped}");
+    desk.write("ids.jsonl", "{\"input_ids\": [256, 256, 7, 8, 257]}\n");
+    let ids = odd("load data \"ids.jsonl\" format=tokens");
+    assert!(ids.contains("two beginning-of-text tokens: ids.jsonl:1"), "{ids}");
+    // Nothing to show is said.
+    desk.write("n.tp", "tunepipe 1\nload model \"model\"\nsample prompt=\"Q\"\n");
+    assert!(desk.tunepipe(&["preview", "n.tp"]).ended(0).err.contains("no rows to show"));
+}
+
+#[test]
+fn a_new_pipeline_checks_and_fits() {
+    let desk = Desk::new();
+    let new = |more: &[&str], code: i32| {
+        let mut arguments = vec!["new"];
+        arguments.extend(more);
+        desk.tunepipe(&arguments).ended(code)
+    };
+    new(&["--model", "model", "--data", "rows.jsonl"], 0);
+    let text = fs::read_to_string(desk.path("finetune.tp")).expect("a pipeline");
+    assert!(text.contains("format=completion") && text.contains("train lora") && !text.contains("budget"), "{text}");
+    desk.tunepipe(&["check", "finetune.tp"]).ended(0);
+    desk.tunepipe(&["run", "-q", "finetune.tp"]).ended(0);
+    // What the run saved stands in nobody's way.
+    let told = new(&["--model", "model", "--data", "rows.jsonl", "-o", "-"], 0);
+    assert!(told.out.contains("out-2/adapter"), "{}", told.out);
+    // An older file is not lost.
+    assert!(new(&["--model", "model", "--data", "rows.jsonl"], 2).err.contains("--overwrite"));
+
+    // In another folder, for a card, of a model that is not there: 8 billion parameters fit a T4 in 4 bits only.
+    fs::create_dir(desk.path("team")).expect("a folder");
+    let told = new(
+        &[
+            "--model",
+            "llama-3-8b",
+            "--data",
+            "rows.jsonl",
+            "--format",
+            "alpaca",
+            "--card",
+            "colab-t4",
+            "-o",
+            "team/t4.tp",
+        ],
+        0,
+    );
+    let text = fs::read_to_string(desk.path("team/t4.tp")).expect("a pipeline");
+    for words in
+        ["budget colab-t4", "quantize nf4", "../models/llama-3-8b", "../rows.jsonl", "shape=llama-3-8b", "out/t4/"]
+    {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    assert!(told.err.contains("fits colab-t4"), "{}", told.err);
+    desk.tunepipe(&["check", "team/t4.tp"]).ended(0);
+
+    let json = new(
+        &["--model", "model", "--data", "rows.jsonl", "--goal", "full", "--card", "cpu-16gb", "-o", "-", "--json"],
+        0,
+    )
+    .json();
+    assert!(json["text"].as_str().is_some_and(|text| text.contains("train full")) && json["file"].is_null());
+    desk.write("long.txt", &"The seal lives in the harbour.\n\n".repeat(80));
+    let told = new(&["--model", "model", "--data", "long.txt", "--goal", "pretrain", "-o", "-"], 0);
+    desk.write("text.tp", &told.out);
+    desk.tunepipe(&["check", "text.tp"]).ended(0);
+    assert!(
+        told.out.contains("format=text") && told.out.contains("packed") && told.out.contains("holdout=5%"),
+        "{}",
+        told.out
+    );
+
+    // What cannot be is said, and nothing is written.
+    assert!(
+        new(&["--model", "llama-3-8b", "--data", "x.jsonl", "--goal", "full", "--card", "colab-t4", "-o", "no.tp"], 4)
+            .err
+            .contains("nothing was written")
+    );
+    assert!(!desk.path("no.tp").exists());
+    assert!(new(&["--data", "rows.jsonl", "-o", "no.tp"], 2).err.contains("--model"));
+    assert!(new(&["--model", "modle", "--data", "rows.jsonl", "-o", "no.tp"], 2).err.contains("no model at"));
+    assert!(
+        new(&["--model", "model", "--data", "rows.jsonl", "--card", "colab-t5", "-o", "no.tp"], 2)
+            .err
+            .contains("colab-t4")
+    );
+}
+
+#[test]
+fn a_new_pipeline_for_conversations_brings_a_template() {
+    let desk = Desk::new();
+    let turns = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}, {\"role\": \"assistant\", \"content\": \"Yes.\"}]}\n";
+    desk.write("talk.jsonl", turns);
+    let told = desk.tunepipe(&["new", "--model", "model", "--data", "talk.jsonl", "-o", "-"]).ended(0);
+    assert!(told.out.contains("format=chat") && told.out.contains("template=chatml"), "{}", told.out);
+    desk.write("talk.tp", &told.out);
+    let json = desk.tunepipe(&["preview", "talk.tp", "--json"]).ended(0).json();
+    assert!(json["data"][0]["template"].as_str().is_some_and(|words| words.contains("chatml")), "{json}");
+}
+
+#[test]
+fn shells_get_their_completions() {
+    let desk = Desk::empty();
+    let told = desk.tunepipe(&["completions", "bash"]).ended(0);
+    assert!(told.out.contains("complete -F") && told.out.contains("colab-t4"));
+    desk.tunepipe(&["completions", "tcsh"]).ended(2);
+}
