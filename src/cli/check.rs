@@ -90,6 +90,11 @@ fn tell(one: &Checked, quiet: bool) {
             said.push(remark);
         }
     }
+    // A file of recipes and lets, for others to use.
+    if one.prepared.plan.as_ref().is_some_and(|plan| plan.steps.is_empty()) {
+        out::answer(&format!("{}: right; has no stages of its own\n", one.file.display()));
+        return;
+    }
     for view in &one.views {
         out::answer(&format!("{}: {}\n", one.file.display(), verdict(view)));
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
+use super::clock::{Work, running};
 use super::matmul::{Shared, Tile, TileMut, multiply_alone};
 use super::shape::{expect, product, rows, wrong};
 use super::vector::{dot, exp_in_place, max, wide};
@@ -88,6 +89,7 @@ pub fn attention(
     segs: &[Segment],
     scratch: ViewMut<'_>,
 ) -> Result<()> {
+    let _clock = running(Work::Attention);
     h.check()?;
     let (o, lse, scratch) = (o.cpu::<f32>()?, lse.cpu::<f32>()?, scratch.cpu::<f32>()?);
     let input = Input { q: q.cpu()?, k: k.cpu()?, v: v.cpu()?, heads: *h, width: h.width()?, kv_width: h.kv_width()? };
@@ -117,6 +119,7 @@ pub fn attention_backward(
     segs: &[Segment],
     scratch: ViewMut<'_>,
 ) -> Result<()> {
+    let _clock = running(Work::AttentionBackward);
     h.check()?;
     let (dq, dk, dv) = (dq.cpu::<f32>()?, dk.cpu::<f32>()?, dv.cpu::<f32>()?);
     let (scratch, d_o, o, lse) = (scratch.cpu::<f32>()?, d_o.cpu::<f32>()?, o.cpu::<f32>()?, lse.cpu::<f32>()?);

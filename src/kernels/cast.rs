@@ -4,6 +4,7 @@ use candle_core::DType;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
+use super::clock::{Work, running};
 use super::pointwise::copy;
 use super::shape::expect;
 use super::spread::{BLOCK, blocks};
@@ -13,6 +14,7 @@ use crate::text::Result;
 
 /// `y` f32 from `x` of bf16, f16 or f32; exact.
 pub fn widen(y: ViewMut<'_>, x: View<'_>) -> Result<()> {
+    let _clock = running(Work::Widening);
     match x.dtype() {
         DType::BF16 => {
             let (y, x) = (y.cpu::<f32>()?, x.cpu::<bf16>()?);

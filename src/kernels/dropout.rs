@@ -1,5 +1,6 @@
 //! Dropout whose mask is never stored: it follows from a key and the element's index, forwards and backwards.
 
+use super::clock::{Work, running};
 use super::random::{BATCH, Key, uniforms};
 use super::shape::{expect, wrong};
 use super::spread::{BLOCK, blocks};
@@ -9,11 +10,13 @@ use crate::text::Result;
 
 /// yᵢ = xᵢ / (1 − p) where uniform(i) ≥ p, else 0. The gradient is the same call on dy with the same key.
 pub fn dropout(y: ViewMut<'_>, x: View<'_>, p: f32, key: Key) -> Result<()> {
+    let _clock = running(Work::Elementwise);
     apply(y, x, p, key, false)
 }
 
 /// [`dropout`] added to what is there: yᵢ += …
 pub fn dropout_add(y: ViewMut<'_>, x: View<'_>, p: f32, key: Key) -> Result<()> {
+    let _clock = running(Work::Elementwise);
     apply(y, x, p, key, true)
 }
 

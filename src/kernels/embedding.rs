@@ -3,6 +3,7 @@
 use candle_core::DType;
 use half::{bf16, f16};
 
+use super::clock::{Work, running};
 use super::shape::{expect, product, rows, wrong};
 use super::spread::{blocks, rows_per_block};
 use super::vector::wide;
@@ -11,6 +12,7 @@ use crate::text::Result;
 
 /// `x[i] = table[ids[i]]`. `x` is `[n, width]` f32, `table` `[vocab, width]` f32, bf16 or f16, widened as it is read.
 pub fn embedding(x: ViewMut<'_>, table: View<'_>, ids: &[u32], width: usize) -> Result<()> {
+    let _clock = running(Work::Elementwise);
     match table.dtype() {
         DType::BF16 => look_up::<bf16>(x, table, ids, width, bf16::to_f32),
         DType::F16 => look_up::<f16>(x, table, ids, width, f16::to_f32),
@@ -42,6 +44,7 @@ fn look_up<T: Element>(
 
 /// `dtable[ids[i]] += dx[i]`, in the order of i for an id that occurs more than once.
 pub fn embedding_backward(dtable: ViewMut<'_>, dx: View<'_>, ids: &[u32], width: usize) -> Result<()> {
+    let _clock = running(Work::Elementwise);
     let (dtable, dx) = (dtable.cpu::<f32>()?, dx.cpu::<f32>()?);
     let vocab = rows("dtable", dtable.len(), width)?;
     expect("dx", dx.len(), product("dx", ids.len(), width)?)?;

@@ -1,5 +1,6 @@
 //! Cross-entropy of next tokens.
 
+use super::clock::{Work, running};
 use super::shape::{expect, product, wrong};
 use super::spread::{blocks, blocks2, rows_per_block};
 use super::vector::{exp_scaled, exp_sum, max, wide};
@@ -18,6 +19,7 @@ pub fn cross_entropy(
     labels: &[u32],
     vocab: usize,
 ) -> Result<()> {
+    let _clock = running(Work::CrossEntropy);
     let (loss, lse, logits) = (loss.cpu::<f32>()?, lse.cpu::<f32>()?, logits.cpu::<f32>()?);
     check(logits.len(), labels, vocab)?;
     expect("loss", loss.len(), labels.len())?;
@@ -48,6 +50,7 @@ pub fn cross_entropy_gradient(
     scale: f32,
     vocab: usize,
 ) -> Result<()> {
+    let _clock = running(Work::CrossEntropy);
     let (logits, lse) = (logits.cpu::<f32>()?, lse.cpu::<f32>()?);
     check(logits.len(), labels, vocab)?;
     expect("lse", lse.len(), labels.len())?;

@@ -2,14 +2,19 @@
 //!
 //! `gemm` gives the same bits on any number of threads (a test holds it to that), but not for any cut: a product of
 //! one row, or of at most 16 × 16 results, goes through other code than a larger one. Callers that cut rows into
-//! chunks keep every chunk well above that, the last one included.
+//! chunks keep every chunk well above that, the last one included. [`cut`](super::cut) does so when it spreads a product
+//! over threads.
 //!
 //! `gemm` packs operands into memory of its own: some MiB a call at most, and one L2 cache's worth a thread for good.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use gemm::Parallelism;
+use rayon::prelude::*;
 
+use super::clock::{Work, running};
+use super::cut::{Cost, PACK, READ, cut};
 use super::shape::wrong;
 use super::{View, ViewMut};
 use crate::text::Result;
@@ -97,33 +102,99 @@ impl Form {
     }
 }
 
+/// A product and its weight in a sum.
+#[derive(Clone, Copy)]
+pub struct Term<'a> {
+    pub a: Mat<'a>,
+    pub b: Mat<'a>,
+    pub alpha: f32,
+}
+
 /// c = alpha · a·b + beta · c. With `beta` 0, `c` is not read.
 ///
 /// `a` is m × k, `b` k × n, `c` m × n.
 pub fn matmul(c: MatMut<'_>, a: Mat<'_>, b: Mat<'_>, alpha: f32, beta: f32) -> Result<()> {
-    let (cf, af, bf) = (c.form, a.form, b.form);
+    matmul_sum(c, beta, Term { a, b, alpha }, None)
+}
+
+/// c = beta · c + `first` + `second`: as two products one after the other, to the bit, but that a part of `c` takes the
+/// second while it is still in the cache.
+pub fn matmul_sum(c: MatMut<'_>, beta: f32, first: Term<'_>, second: Option<Term<'_>>) -> Result<()> {
+    let cf = c.form;
+    if !cf.fits(c.view.len()) {
+        return Err(misfit("c", cf, c.view.len()));
+    }
+    if !cf.is_injective() {
+        return Err(wrong("the rows of `c` overlap".to_owned()));
+    }
+    let first = checked(cf, first)?;
+    let second = second.map(|term| checked(cf, term)).transpose()?;
+    let thin = cf.rows.min(cf.cols).min(first.a.form.cols) <= 64;
+    let _clock = running(if thin { Work::ThinProducts } else { Work::Products });
+    let mut c = TileMut::checked(c.view.cpu()?, cf);
+    // What `gemm` packs: `b` across the columns where a column of it is not side by side, `a` where its rows are not.
+    let cost = Cost {
+        row: if first.a.form.col_stride == 1 { READ } else { PACK },
+        col: if first.b.form.col_stride == 1 { READ } else { PACK },
+    };
+    let threads = rayon::current_num_threads();
+    let Some(cut) = cut(cf.rows, cf.cols, threads, cost).filter(|_| cf.col_stride == 1) else {
+        multiply(c.reborrow(), first.a, first.b, first.alpha, beta, Parallelism::Rayon(0));
+        if let Some(Factors { a, b, alpha }) = second {
+            multiply(c, a, b, alpha, 1.0, Parallelism::Rayon(0));
+        }
+        return Ok(());
+    };
+    let shared = c.share();
+    cut.parts(cf.rows, cf.cols).into_par_iter().with_max_len(1).for_each(|(row, rows, col, cols)| {
+        // SAFETY: parts of a cut do not overlap (a test holds them to it), and each is one task's.
+        let mut part = unsafe { shared.tile(row * cf.row_stride + col, rows, cols, cf.row_stride) };
+        let mut add = |Factors { a, b, alpha }: Factors<'_>, beta| {
+            multiply_alone(
+                part.reborrow(),
+                a.part(row..row + rows, 0..a.form.cols),
+                b.part(0..b.form.rows, col..col + cols),
+                alpha,
+                beta,
+            );
+        };
+        add(first, beta);
+        if let Some(second) = second {
+            add(second, 1.0);
+        }
+    });
+    Ok(())
+}
+
+/// A term whose factors are known to fit each other, the output and their memory.
+#[derive(Clone, Copy)]
+struct Factors<'a> {
+    a: Tile<'a>,
+    b: Tile<'a>,
+    alpha: f32,
+}
+
+fn checked<'a>(cf: Form, Term { a, b, alpha }: Term<'a>) -> Result<Factors<'a>> {
+    let (af, bf) = (a.form, b.form);
     if af.cols != bf.rows || cf.rows != af.rows || cf.cols != bf.cols {
         return Err(wrong(format!(
             "a {} × {} matrix times a {} × {} matrix does not make a {} × {} matrix",
             af.rows, af.cols, bf.rows, bf.cols, cf.rows, cf.cols
         )));
     }
-    for (name, form, len) in [("c", cf, c.view.len()), ("a", af, a.view.len()), ("b", bf, b.view.len())] {
+    for (name, form, len) in [("a", af, a.view.len()), ("b", bf, b.view.len())] {
         if !form.fits(len) {
-            return Err(wrong(format!(
-                "`{name}`, a {} × {} matrix with strides {} and {}, does not fit into {len} elements",
-                form.rows, form.cols, form.row_stride, form.col_stride
-            )));
+            return Err(misfit(name, form, len));
         }
     }
-    if !cf.is_injective() {
-        return Err(wrong("the rows of `c` overlap".to_owned()));
-    }
-    let c = TileMut::checked(c.view.cpu()?, cf);
-    let a = Tile::checked(a.view.cpu()?, af);
-    let b = Tile::checked(b.view.cpu()?, bf);
-    multiply(c, a, b, alpha, beta, Parallelism::Rayon(0));
-    Ok(())
+    Ok(Factors { a: Tile::checked(a.view.cpu()?, af), b: Tile::checked(b.view.cpu()?, bf), alpha })
+}
+
+fn misfit(name: &str, form: Form, len: usize) -> crate::text::Fault {
+    wrong(format!(
+        "`{name}`, a {} × {} matrix with strides {} and {}, does not fit into {len} elements",
+        form.rows, form.cols, form.row_stride, form.col_stride
+    ))
 }
 
 /// [`matmul`] on the calling thread, for kernels that spread their work themselves.
@@ -160,7 +231,24 @@ impl<'a> Tile<'a> {
     pub(super) fn t(self) -> Self {
         Tile { form: self.form.t(), ..self }
     }
+
+    /// The rows and columns of a part.
+    fn part(self, rows: Range<usize>, cols: Range<usize>) -> Self {
+        let Form { row_stride, col_stride, .. } = self.form;
+        assert!(rows.start <= rows.end && rows.end <= self.form.rows, "part out of range");
+        assert!(cols.start <= cols.end && cols.end <= self.form.cols, "part out of range");
+        let form = Form { rows: rows.len(), cols: cols.len(), row_stride, col_stride };
+        let start =
+            if form.rows == 0 || form.cols == 0 { 0 } else { rows.start * row_stride + cols.start * col_stride };
+        // SAFETY: the part's first entry is an entry of this tile, which lies inside its slice.
+        Tile { at: unsafe { self.at.add(start) }, form, life: PhantomData }
+    }
 }
+
+// SAFETY: a tile is a shared borrow of floats.
+unsafe impl Send for Tile<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Tile<'_> {}
 
 impl<'a> TileMut<'a> {
     fn checked(slice: &'a mut [f32], form: Form) -> Self {
@@ -183,6 +271,11 @@ impl<'a> TileMut<'a> {
 
     pub(super) fn reborrow(&mut self) -> TileMut<'_> {
         TileMut { at: self.at, form: self.form, life: PhantomData }
+    }
+
+    /// The same memory, to be written by several tasks in parts.
+    fn share(&mut self) -> Shared<'_> {
+        Shared { at: self.at, len: self.form.extent().unwrap_or(0), life: PhantomData }
     }
 }
 

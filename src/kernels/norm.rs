@@ -1,5 +1,6 @@
 //! Root-mean-square norm, as in Llama: y = w · (x · rstd), rstd = 1/√(mean(x²) + eps), row by row.
 
+use super::clock::{Work, running};
 use super::shape::{expect, rows};
 use super::spread::{blocks, blocks2, rows_per_block};
 use super::vector::{dot, dot3, wide};
@@ -8,6 +9,7 @@ use crate::text::Result;
 
 /// Normalises the rows of `x` `[n, width]` into `y` and keeps `rstd` `[n]` for the way back; `w` is `[width]`.
 pub fn rms_norm(y: ViewMut<'_>, rstd: ViewMut<'_>, x: View<'_>, w: View<'_>, eps: f32) -> Result<()> {
+    let _clock = running(Work::Norm);
     let (y, rstd, x, w) = (y.cpu::<f32>()?, rstd.cpu::<f32>()?, x.cpu::<f32>()?, w.cpu::<f32>()?);
     let width = w.len();
     let n = rows("x", x.len(), width)?;
@@ -28,6 +30,7 @@ pub fn rms_norm(y: ViewMut<'_>, rstd: ViewMut<'_>, x: View<'_>, w: View<'_>, eps
 
 /// `y` of [`rms_norm`] once more, to the bit, from the `rstd` it kept.
 pub fn rms_norm_apply(y: ViewMut<'_>, x: View<'_>, rstd: View<'_>, w: View<'_>) -> Result<()> {
+    let _clock = running(Work::Norm);
     let (y, x, rstd, w) = (y.cpu::<f32>()?, x.cpu::<f32>()?, rstd.cpu::<f32>()?, w.cpu::<f32>()?);
     let width = w.len();
     let n = rows("x", x.len(), width)?;
@@ -62,6 +65,7 @@ pub fn rms_norm_backward(
     rstd: View<'_>,
     w: View<'_>,
 ) -> Result<()> {
+    let _clock = running(Work::Norm);
     let (dx, dy, x) = (dx.cpu::<f32>()?, dy.cpu::<f32>()?, x.cpu::<f32>()?);
     let (rstd, w) = (rstd.cpu::<f32>()?, w.cpu::<f32>()?);
     let width = w.len();

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::clock::{Work, running};
 use super::shape::{expect, wrong};
 use super::spread::BLOCK;
 use super::vector::{self, wide};
@@ -39,6 +40,7 @@ pub fn adamw(
     clip: f32,
     settings: &AdamW,
 ) -> Result<()> {
+    let _clock = running(Work::Optimizer);
     let (p, m, v, g) = (p.cpu::<f32>()?, m.cpu::<f32>()?, v.cpu::<f32>()?, g.cpu::<f32>()?);
     for (name, len) in [("m", m.len()), ("v", v.len()), ("g", g.len())] {
         expect(name, len, p.len())?;
@@ -71,6 +73,7 @@ pub fn adamw(
 
 /// Σ gᵢ² in f64. Not finite where an element is not.
 pub fn sum_squares(g: View<'_>) -> Result<f64> {
+    let _clock = running(Work::Optimizer);
     /// Elements of one partial sum: fixed, so that the order of additions is.
     const CHUNK: usize = 1 << 16;
     let parts: Vec<f64> = g.cpu::<f32>()?.par_chunks(CHUNK).map(|part| wide!(vector::sum_squares(part))).collect();

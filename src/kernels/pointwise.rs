@@ -1,5 +1,6 @@
 //! Operations element by element.
 
+use super::clock::{Work, running};
 use super::norm::sum_rows;
 use super::shape::{expect, rows, wrong};
 use super::spread::{BLOCK, blocks, blocks2, rows_per_block};
@@ -9,6 +10,7 @@ use crate::text::Result;
 
 /// a = silu(g) · u, silu(g) = g / (1 + e⁻ᵍ).
 pub fn swiglu(a: ViewMut<'_>, g: View<'_>, u: View<'_>) -> Result<()> {
+    let _clock = running(Work::Swiglu);
     let (a, g, u) = (a.cpu::<f32>()?, g.cpu::<f32>()?, u.cpu::<f32>()?);
     expect("g", g.len(), a.len())?;
     expect("u", u.len(), a.len())?;
@@ -24,6 +26,7 @@ pub fn swiglu(a: ViewMut<'_>, g: View<'_>, u: View<'_>) -> Result<()> {
 
 /// Gradients of [`swiglu`]: du = da · silu(g), dg = da · u · σ(g) · (1 + g · (1 − σ(g))).
 pub fn swiglu_backward(dg: ViewMut<'_>, du: ViewMut<'_>, da: View<'_>, g: View<'_>, u: View<'_>) -> Result<()> {
+    let _clock = running(Work::Swiglu);
     let (dg, du) = (dg.cpu::<f32>()?, du.cpu::<f32>()?);
     let (da, g, u) = (da.cpu::<f32>()?, g.cpu::<f32>()?, u.cpu::<f32>()?);
     for (name, len) in [("du", du.len()), ("da", da.len()), ("g", g.len()), ("u", u.len())] {
@@ -45,6 +48,7 @@ pub fn swiglu_backward(dg: ViewMut<'_>, du: ViewMut<'_>, da: View<'_>, g: View<'
 
 /// y += x
 pub fn add(y: ViewMut<'_>, x: View<'_>) -> Result<()> {
+    let _clock = running(Work::Elementwise);
     let (y, x) = (y.cpu::<f32>()?, x.cpu::<f32>()?);
     expect("x", x.len(), y.len())?;
     blocks(y, BLOCK, |at, y| {
@@ -59,6 +63,7 @@ pub fn add(y: ViewMut<'_>, x: View<'_>) -> Result<()> {
 
 /// Adds `b` `[width]` to every row of `y` `[n, width]`.
 pub fn add_bias(y: ViewMut<'_>, b: View<'_>) -> Result<()> {
+    let _clock = running(Work::Elementwise);
     let (y, b) = (y.cpu::<f32>()?, b.cpu::<f32>()?);
     let width = b.len();
     rows("y", y.len(), width)?;
@@ -76,6 +81,7 @@ pub fn add_bias(y: ViewMut<'_>, b: View<'_>) -> Result<()> {
 
 /// Adds the column sums of `dy` `[n, width]` to `db` `[width]`.
 pub fn bias_backward(db: ViewMut<'_>, dy: View<'_>) -> Result<()> {
+    let _clock = running(Work::Elementwise);
     let (db, dy) = (db.cpu::<f32>()?, dy.cpu::<f32>()?);
     let width = db.len();
     let n = rows("dy", dy.len(), width)?;
@@ -100,12 +106,14 @@ pub fn scale(y: ViewMut<'_>, s: f32) -> Result<()> {
 
 /// Sets every element.
 pub fn fill(y: ViewMut<'_>, v: f32) -> Result<()> {
+    let _clock = running(Work::Elementwise);
     blocks(y.cpu::<f32>()?, BLOCK, |_, y| y.fill(v));
     Ok(())
 }
 
 /// Copies elements of any type into a buffer of the same type.
 pub fn copy(y: ViewMut<'_>, x: View<'_>) -> Result<()> {
+    let _clock = running(Work::Elementwise);
     use candle_core::DType;
     fn go<T: Element>(y: ViewMut<'_>, x: View<'_>) -> Result<()> {
         let (y, x) = (y.cpu::<T>()?, x.cpu::<T>()?);

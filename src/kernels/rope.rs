@@ -1,6 +1,7 @@
 //! Rotary position embedding in the half-split convention of transformers: element j of a head's first half turns with
 //! element j of its second half.
 
+use super::clock::{Work, running};
 use super::shape::{expect, product, wrong};
 use super::spread::{blocks, rows_per_block};
 use super::vector::wide;
@@ -61,6 +62,7 @@ pub fn rope(
     head_dim: usize,
     inverse: bool,
 ) -> Result<()> {
+    let _clock = running(Work::Rope);
     let x = x.cpu::<f32>()?;
     let (cos, sin) = (table.cos.view().cpu::<f32>()?, table.sin.view().cpu::<f32>()?);
     let half = head_dim / 2;

@@ -1,5 +1,6 @@
 //! Picking rows out of a matrix and putting them back.
 
+use super::clock::{Work, running};
 use super::shape::{expect, product, rows as count_rows, wrong};
 use super::spread::{blocks, rows_per_block};
 use super::{View, ViewMut};
@@ -7,6 +8,7 @@ use crate::text::Result;
 
 /// `y[i] = x[rows[i]]`, rows of `width` elements.
 pub fn gather_rows(y: ViewMut<'_>, x: View<'_>, rows: &[u32], width: usize) -> Result<()> {
+    let _clock = running(Work::Elementwise);
     let (y, x) = (y.cpu::<f32>()?, x.cpu::<f32>()?);
     check("y", y.len(), "x", x.len(), rows, width)?;
     blocks(y, rows_per_block(width) * width, |start, y| {
@@ -20,6 +22,7 @@ pub fn gather_rows(y: ViewMut<'_>, x: View<'_>, rows: &[u32], width: usize) -> R
 
 /// `y[rows[i]] = x[i]`, rows of `width` elements; other rows stay as they are, and of a row named twice the last stands.
 pub fn scatter_rows(y: ViewMut<'_>, x: View<'_>, rows: &[u32], width: usize) -> Result<()> {
+    let _clock = running(Work::Elementwise);
     let (y, x) = (y.cpu::<f32>()?, x.cpu::<f32>()?);
     check("x", x.len(), "y", y.len(), rows, width)?;
     for (x, row) in x.chunks_exact(width).zip(rows) {

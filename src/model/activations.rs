@@ -93,8 +93,15 @@ pub(crate) struct Flow<T> {
     /// `[n, kv_heads · head_dim]` each.
     pub dk: T,
     pub dv: T,
-    /// Of an adapter's inner columns, `[n, rank]`.
-    pub d_low: Option<T>,
+    pub low: Option<LowFlow<T>>,
+}
+
+/// What an adapter's gradients need.
+pub(crate) struct LowFlow<T> {
+    /// Gradient of the adapter's inner columns, `[n, rank]`.
+    pub d: T,
+    /// B the other way round, `[rank, widest output]`.
+    pub turned: T,
 }
 
 /// From the residual stream to the loss; c counted tokens.
@@ -208,8 +215,11 @@ impl<T> Activations<T> {
                 wide: [f32s("activation gradients", &[n, wide])?, f32s("activation gradients", &[n, wide])?],
                 dk: f32s("activation gradients", &[n, kv])?,
                 dv: f32s("activation gradients", &[n, kv])?,
-                d_low: match need.lora {
-                    Some(lora) => Some(f32s("activation gradients", &[n, lora.rank])?),
+                low: match need.lora {
+                    Some(lora) => Some(LowFlow {
+                        d: f32s("activation gradients", &[n, lora.rank])?,
+                        turned: f32s("activation gradients", &[lora.rank, wide.max(hidden)])?,
+                    }),
                     None => None,
                 },
             }),

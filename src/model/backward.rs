@@ -12,8 +12,9 @@
 use super::activations::{Activations, Block, Flow, Keep, Pass, Work, heads};
 use super::batch::Laid;
 use super::forward::block;
+use super::gradients::Gradients;
 use super::held::Model;
-use super::layer::{Gradients, Layer, Room};
+use super::layer::{Layer, Room};
 use super::shape::Shape;
 use super::tensors::Proj;
 use crate::kernels::{self, Buf, Key, ViewMut};
@@ -34,6 +35,30 @@ pub(crate) fn backward(
         }
         block_backward(model, pass, batch, layer, dropout, grads)?;
     }
+    embedding_backward(model, pass, batch, grads)
+}
+
+/// [`backward`] that calls `after` with each block's gradients as soon as they are whole: no block before it reads that
+/// block's weights any more, so they may change.
+pub(crate) fn backward_fused(
+    model: &mut Model,
+    pass: &mut Pass,
+    batch: &Laid<'_>,
+    dropout: Option<Key>,
+    grads: &mut Gradients,
+    after: &mut dyn FnMut(&mut Model, &mut Gradients, usize) -> Result<()>,
+) -> Result<()> {
+    for layer in (0..model.shape.layers).rev() {
+        if pass.keep == Keep::Inputs && layer + 1 < model.shape.layers {
+            block(model, pass, batch, layer, dropout, false)?;
+        }
+        block_backward(model, pass, batch, layer, dropout, grads)?;
+        after(model, grads, layer)?;
+    }
+    embedding_backward(model, pass, batch, grads)
+}
+
+fn embedding_backward(model: &Model, pass: &Pass, batch: &Laid<'_>, grads: &mut Gradients) -> Result<()> {
     let Gradients::Full(list) = grads else { return Ok(()) };
     let (n, width) = (batch.tokens(), model.shape.hidden);
     let flow = pass.set.flow.as_ref().ok_or_else(no_flow)?;
@@ -55,7 +80,7 @@ fn block_backward(
     let lin = Layer { model, layer, n, dropout };
     let Pass { set: Activations { xs, kv, blocks, work, flow, .. }, rope, .. } = pass;
     let Work { normed, wide, weight, dropped, attention } = work;
-    let Flow { d, d_normed, wide: [wide0, wide1], dk, dv, d_low } = flow.as_mut().ok_or_else(no_flow)?;
+    let Flow { d, d_normed, wide: [wide0, wide1], dk, dv, low: low_flow } = flow.as_mut().ok_or_else(no_flow)?;
     let (k, v) = &kv[layer % kv.len()];
     let Block { attention_rstd, q, o, lse, middle, mlp_rstd, gate, up, low } = &blocks[layer % blocks.len()];
     let x = xs[layer].view().slice(0..n * hidden);
@@ -77,22 +102,22 @@ fn block_backward(
     let mut d_act = part(wide0, n * ffn);
     kernels::swiglu(act.reborrow(), gate, up)?;
     let into = Some((d_act.reborrow(), 0.0));
-    lin.backward(Proj::Down, into, (d.as_view(), act.as_view()), (&low[6], &mut *d_low), grads, room!())?;
+    lin.backward(Proj::Down, into, (d.as_view(), act.as_view()), (&low[6], &mut *low_flow), grads, room!())?;
     let (mut d_gate, mut d_up) = (act, part(wide1, n * ffn));
     kernels::swiglu_backward(d_gate.reborrow(), d_up.reborrow(), d_act.as_view(), gate, up)?;
     let at = shape.mlp_norm_at(layer);
     let (scale, rstd) = (model.vector(at)?, mlp_rstd.view().slice(0..n));
     kernels::rms_norm_apply(normed.reborrow(), middle, rstd, scale)?;
     let into = Some((d_normed.reborrow(), 0.0));
-    lin.backward(Proj::Gate, into, (d_gate.as_view(), normed.as_view()), (&low[4], &mut *d_low), grads, room!())?;
+    lin.backward(Proj::Gate, into, (d_gate.as_view(), normed.as_view()), (&low[4], &mut *low_flow), grads, room!())?;
     let into = Some((d_normed.reborrow(), 1.0));
-    lin.backward(Proj::Up, into, (d_up.as_view(), normed.as_view()), (&low[5], &mut *d_low), grads, room!())?;
+    lin.backward(Proj::Up, into, (d_up.as_view(), normed.as_view()), (&low[5], &mut *low_flow), grads, room!())?;
     kernels::rms_norm_backward(d.reborrow(), vector_grad(grads, at), d_normed.as_view(), middle, rstd, scale)?;
 
     // Attention. d is now the gradient of the stream between the halves.
     let mut d_o = part(wide0, n * q_width);
     let into = Some((d_o.reborrow(), 0.0));
-    lin.backward(Proj::O, into, (d.as_view(), o), (&low[3], &mut *d_low), grads, room!())?;
+    lin.backward(Proj::O, into, (d.as_view(), o), (&low[3], &mut *low_flow), grads, room!())?;
     let (mut dq, mut dk, mut dv) = (part(wide, n * q_width), part(dk, n * kv_width), part(dv, n * kv_width));
     kernels::attention_backward(
         dq.reborrow(),
@@ -118,7 +143,7 @@ fn block_backward(
     let parts = [(Proj::Q, dq.as_view(), 0.0), (Proj::K, dk.as_view(), 1.0), (Proj::V, dv.as_view(), 1.0)];
     for (proj, dy, keep) in parts {
         let into = wanted.then_some(()).map(|()| (d_normed.reborrow(), keep));
-        lin.backward(proj, into, (dy, normed.as_view()), (&low[proj.index()], &mut *d_low), grads, room!())?;
+        lin.backward(proj, into, (dy, normed.as_view()), (&low[proj.index()], &mut *low_flow), grads, room!())?;
     }
     if wanted {
         kernels::rms_norm_backward(d.reborrow(), vector_grad(grads, at), d_normed.as_view(), x, rstd, scale)?;

@@ -226,7 +226,7 @@ fn read_tensor(
         let done = elements.len();
         if wide {
             source.read(&tensor.name, range, buf.view_mut().slice(elements).cpu::<f32>()?)?;
-        } else {
+        } else if !source.copy(&tensor.name, range.clone(), buf.view_mut().slice(elements.clone()))? {
             let staged = window.as_mut().filter(|room| room.len() >= done).ok_or_else(no_window)?;
             source.read(&tensor.name, range, staged.view_mut().slice(0..done).cpu::<f32>()?)?;
             kernels::narrow(buf.view_mut().slice(elements), staged.view().slice(0..done))?;

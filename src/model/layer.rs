@@ -1,40 +1,13 @@
 //! The linear layers of one block with their adapters: forward, and the gradients of input and parameters.
 
+use super::activations::LowFlow;
 use super::adapter::Pair;
+use super::gradients::Gradients;
 use super::held::Model;
 use super::tensors::Proj;
-use super::weight::Scratch;
-use crate::kernels::{self, Buf, Key, Mat, MatMut, View, ViewMut};
+use super::weight::{Low, Scratch};
+use crate::kernels::{self, Buf, Key, Mat, MatMut, THIN, View, ViewMut};
 use crate::text::{Fault, Result};
-
-/// Where gradients are added up: buffers like the parameters they belong to.
-pub(crate) enum Gradients {
-    /// By layer, then by [`Proj::ALL`].
-    Lora(Vec<Option<Pair>>),
-    /// In the order of the model's tensors.
-    Full(Vec<Buf>),
-}
-
-impl Gradients {
-    /// Every buffer, in the order of the parameters.
-    pub fn buffers(&self) -> Vec<&Buf> {
-        match self {
-            Gradients::Lora(pairs) => pairs.iter().flatten().flat_map(|pair| [&pair.a, &pair.b]).collect(),
-            Gradients::Full(list) => list.iter().collect(),
-        }
-    }
-
-    pub fn clear(&mut self) -> Result<()> {
-        let clear = |buf: &mut Buf| kernels::fill(buf.view_mut(), 0.0);
-        match self {
-            Gradients::Lora(pairs) => pairs.iter_mut().flatten().try_for_each(|pair| {
-                clear(&mut pair.a)?;
-                clear(&mut pair.b)
-            }),
-            Gradients::Full(list) => list.iter_mut().try_for_each(clear),
-        }
-    }
-}
 
 /// Buffers that a linear layer borrows while it works.
 pub(crate) struct Room<'a> {
@@ -65,17 +38,19 @@ impl Layer<'_> {
         room: Room<'_>,
     ) -> Result<()> {
         let shape = &self.model.shape;
-        let (out, into) = proj.dims(shape);
-        self.model.linear(self.layer, proj).project(y.reborrow(), x, (self.n, out, into), keep, room.weight)?;
-        if let Some(bias) = shape.bias_at(self.layer, proj) {
-            kernels::add_bias(y.reborrow(), self.model.vector(bias)?)?;
-        }
+        let dims = (self.n, proj.dims(shape).0, proj.dims(shape).1);
         self.lower(proj, x, low, room.dropped)?;
-        if let (Some((pair, rank, scale)), Some(low)) = (self.pair(proj), low) {
-            let low = Mat::new(low.view().slice(0..self.n * rank), self.n, rank);
-            kernels::matmul(MatMut::new(y, self.n, out), low, Mat::new(pair.b.view(), out, rank).t(), scale, 1.0)?;
+        let low = match (self.pair(proj), low) {
+            (Some((pair, rank, scale)), Some(low)) => {
+                Some(Low { columns: low.view().slice(0..self.n * rank), matrix: pair.b.view(), rank, scale })
+            }
+            _ => None,
+        };
+        self.model.linear(self.layer, proj).project(y.reborrow(), x, dims, keep, low, room.weight)?;
+        match shape.bias_at(self.layer, proj) {
+            Some(bias) => kernels::add_bias(y, self.model.vector(bias)?),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// `low = A x` with dropout on x, where the layer has an adapter.
@@ -84,62 +59,72 @@ impl Layer<'_> {
         let low = low.as_mut().ok_or_else(no_room)?;
         let (n, into) = (self.n, proj.dims(&self.model.shape).1);
         let x = self.drop(proj, x, dropped)?;
-        let low = MatMut::new(low.view_mut().slice(0..n * rank), n, rank);
-        kernels::matmul(low, Mat::new(x, n, into), Mat::new(pair.a.view(), rank, into).t(), 1.0, 0.0)
+        let low = low.view_mut().slice(0..n * rank);
+        if rank <= THIN {
+            return kernels::thin_product(low, x, pair.a.view(), rank, 1.0);
+        }
+        let a = Mat::new(pair.a.view(), rank, into).t();
+        kernels::matmul(MatMut::new(low, n, rank), Mat::new(x, n, into), a, 1.0, 0.0)
     }
 
     /// Adds the parameters' gradients to `grads`, and makes `dx = dy · W + s · (dy B) A + keep · dx` where `dx` is
-    /// wanted. `low` is what the forward pass kept, `d_low` room for its gradient.
+    /// wanted. `low` is what the forward pass kept, `flow` room for its gradient.
     pub fn backward(
         &self,
         proj: Proj,
-        mut dx: Option<(ViewMut<'_>, f32)>,
+        dx: Option<(ViewMut<'_>, f32)>,
         (dy, x): (View<'_>, View<'_>),
-        (low, d_low): (&Option<Buf>, &mut Option<Buf>),
+        (low, flow): (&Option<Buf>, &mut Option<LowFlow<Buf>>),
         grads: &mut Gradients,
         room: Room<'_>,
     ) -> Result<()> {
         let (n, shape) = (self.n, &self.model.shape);
         let (out, into) = proj.dims(shape);
-        if let Some((dx, keep)) = &mut dx {
-            self.model.linear(self.layer, proj).project_back(dx.reborrow(), dy, (n, out, into), *keep, room.weight)?;
-        }
-        match grads {
+        let weight = self.model.linear(self.layer, proj);
+        let pairs = match grads {
             Gradients::Full(list) => {
+                if let Some((dx, keep)) = dx {
+                    weight.project_back(dx, dy, (n, out, into), keep, None, room.weight)?;
+                }
                 let dw = list.get_mut(shape.linear_at(self.layer, proj)).ok_or_else(no_room)?;
                 let dw = MatMut::new(dw.view_mut(), out, into);
                 kernels::matmul(dw, Mat::new(dy, n, out).t(), Mat::new(x, n, into), 1.0, 1.0)?;
-                if let Some(db) = shape.bias_at(self.layer, proj).and_then(|at| list.get_mut(at)) {
-                    kernels::bias_backward(db.view_mut(), dy)?;
-                }
-                Ok(())
+                return match shape.bias_at(self.layer, proj).and_then(|at| list.get_mut(at)) {
+                    Some(db) => kernels::bias_backward(db.view_mut(), dy),
+                    None => Ok(()),
+                };
             }
-            Gradients::Lora(pairs) => {
-                let grad = pairs.get_mut(self.layer * Proj::ALL.len() + proj.index()).and_then(Option::as_mut);
-                let (Some((pair, rank, scale)), Some(grad)) = (self.pair(proj), grad) else { return Ok(()) };
-                let low = low.as_ref().ok_or_else(no_room)?.view().slice(0..n * rank);
-                let mut d_low = d_low.as_mut().ok_or_else(no_room)?.view_mut().slice(0..n * rank);
-                let (a, b) = (Mat::new(pair.a.view(), rank, into), Mat::new(pair.b.view(), out, rank));
-                let dy = Mat::new(dy, n, out);
-                kernels::matmul(MatMut::new(d_low.reborrow(), n, rank), dy, b, scale, 0.0)?;
-                let db = MatMut::new(grad.b.view_mut(), out, rank);
-                kernels::matmul(db, dy.t(), Mat::new(low, n, rank), scale, 1.0)?;
-                let d_low = Mat::new(d_low.as_view(), n, rank);
-                let x = self.drop(proj, x, room.dropped)?;
-                let da = MatMut::new(grad.a.view_mut(), rank, into);
-                kernels::matmul(da, d_low.t(), Mat::new(x, n, into), 1.0, 1.0)?;
-                let Some((dx, _)) = dx else { return Ok(()) };
-                match (self.key(proj), room.dropped) {
-                    (Some((p, key)), Some(dropped)) => {
-                        // The dropped input is not needed any more; its room takes the gradient before dropout.
-                        let mut behind = dropped.view_mut().slice(0..n * into);
-                        kernels::matmul(MatMut::new(behind.reborrow(), n, into), d_low, a, 1.0, 0.0)?;
-                        kernels::dropout_add(dx, behind.as_view(), p, key)
-                    }
-                    _ => kernels::matmul(MatMut::new(dx, n, into), d_low, a, 1.0, 1.0),
-                }
-            }
+            Gradients::Lora(pairs) => pairs,
+        };
+        let grad = pairs.get_mut(self.layer * Proj::ALL.len() + proj.index()).and_then(Option::as_mut);
+        let (Some((pair, rank, scale)), Some(grad)) = (self.pair(proj), grad) else {
+            return match dx {
+                Some((dx, keep)) => weight.project_back(dx, dy, (n, out, into), keep, None, room.weight),
+                None => Ok(()),
+            };
+        };
+        let low = low.as_ref().ok_or_else(no_room)?.view().slice(0..n * rank);
+        let LowFlow { d, turned } = flow.as_mut().ok_or_else(no_room)?;
+        low_backward(pair, grad, (dy, low), d.view_mut().slice(0..n * rank), turned, (n, out, rank), scale)?;
+        let d_low = d.view().slice(0..n * rank);
+        let kept = self.drop(proj, x, room.dropped)?;
+        if rank <= THIN {
+            kernels::thin_sum(grad.a.view_mut(), d_low, kept, rank, 1.0)?;
+        } else {
+            let da = MatMut::new(grad.a.view_mut(), rank, into);
+            kernels::matmul(da, Mat::new(d_low, n, rank).t(), Mat::new(kept, n, into), 1.0, 1.0)?;
         }
+        let Some((mut dx, keep)) = dx else { return Ok(()) };
+        let Some((p, key)) = self.key(proj) else {
+            let low = Low { columns: d_low, matrix: pair.a.view(), rank, scale: 1.0 };
+            return weight.project_back(dx, dy, (n, out, into), keep, Some(low), room.weight);
+        };
+        weight.project_back(dx.reborrow(), dy, (n, out, into), keep, None, room.weight)?;
+        // The dropped input is not needed any more; its room takes the gradient before dropout.
+        let mut behind = room.dropped.as_mut().ok_or_else(no_room)?.view_mut().slice(0..n * into);
+        let a = Mat::new(pair.a.view(), rank, into);
+        kernels::matmul(MatMut::new(behind.reborrow(), n, into), Mat::new(d_low, n, rank), a, 1.0, 0.0)?;
+        kernels::dropout_add(dx, behind.as_view(), p, key)
     }
 
     /// The layer's adapter with its rank and scale.
@@ -163,6 +148,28 @@ impl Layer<'_> {
         let dropped: &'a Buf = dropped;
         Ok(dropped.view().slice(0..x.len()))
     }
+}
+
+/// `d_low = s · dy B`, and `dB += s · dyᵀ low`.
+fn low_backward(
+    pair: &Pair,
+    grad: &mut Pair,
+    (dy, low): (View<'_>, View<'_>),
+    mut d_low: ViewMut<'_>,
+    turned: &mut Buf,
+    (n, out, rank): (usize, usize, usize),
+    scale: f32,
+) -> Result<()> {
+    if rank <= THIN {
+        let mut turned = turned.view_mut().slice(0..rank * out);
+        kernels::turn(turned.reborrow(), pair.b.view(), rank)?;
+        kernels::thin_product(d_low, dy, turned.as_view(), rank, scale)?;
+        return kernels::thin_sum_turned(grad.b.view_mut(), low, dy, rank, scale);
+    }
+    let (dy, b) = (Mat::new(dy, n, out), Mat::new(pair.b.view(), out, rank));
+    kernels::matmul(MatMut::new(d_low.reborrow(), n, rank), dy, b, scale, 0.0)?;
+    let db = MatMut::new(grad.b.view_mut(), out, rank);
+    kernels::matmul(db, dy.t(), Mat::new(low, n, rank), scale, 1.0)
 }
 
 fn no_room() -> Fault {

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::shape::Shape;
 use super::tensors::{Proj, Role, Tensor};
-use crate::kernels::{Key, normal4};
+use crate::kernels::{Key, ViewMut, normal4};
 use crate::text::{Fault, Result};
 
 /// Gives the values of a model's tensors, a window of rows at a time.
@@ -14,6 +14,12 @@ pub trait WeightSource {
     /// Writes the rows `rows` of tensor `name` as f32 into `out`, which has exactly their length. A vector is one row
     /// for each element.
     fn read(&self, name: &str, rows: Range<usize>, out: &mut [f32]) -> Result<()>;
+
+    /// Writes the same rows into a bf16 or f16 buffer bit for bit, where the source holds them in that type; false
+    /// where it does not, and they have to be read and rounded.
+    fn copy(&self, _name: &str, _rows: Range<usize>, _out: ViewMut<'_>) -> Result<bool> {
+        Ok(false)
+    }
 }
 
 /// A model that has learnt nothing: weights normal with deviation 0.02, those that write to the residual stream

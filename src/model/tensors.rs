@@ -151,7 +151,7 @@ impl Shape {
     }
 
     /// Tensors of a block.
-    fn per_layer(&self) -> usize {
+    pub(crate) fn per_layer(&self) -> usize {
         Proj::ALL.len() + self.biases(true) + self.biases(false) + self.family.norms().len()
     }
 

@@ -8,8 +8,8 @@ use std::ops::Range;
 use super::activations::{Activations, Pass, Top, Work};
 use super::backward::{no_flow, vector_grad};
 use super::batch::Laid;
+use super::gradients::Gradients;
 use super::held::Model;
-use super::layer::Gradients;
 use super::windows::{rows_per_window, windows};
 use crate::kernels::{self, Mat, MatMut, View, ViewMut};
 use crate::text::Result;
@@ -48,7 +48,7 @@ pub(crate) fn score(
         let Activations { top, work: Work { weight, .. }, .. } = &mut pass.set;
         let normed = top.normed.view().slice(window.start * width..window.end * width);
         let mut logits = top.logits.view_mut().slice(logits_at(&window, top.kept, vocab));
-        model.head().project(logits.reborrow(), normed, (window.len(), vocab, width), 0.0, weight)?;
+        model.head().project(logits.reborrow(), normed, (window.len(), vocab, width), 0.0, None, weight)?;
         kernels::cross_entropy(
             top.loss.view_mut().slice(window.clone()),
             top.lse.view_mut().slice(window.clone()),
@@ -116,7 +116,7 @@ fn window_backward(
     kernels::cross_entropy_gradient(logits.reborrow(), lse, &batch.labels[window.clone()], scale, vocab)?;
     let rows = window.start * width..window.end * width;
     let d_normed = top.d_normed.as_mut().ok_or_else(no_flow)?.view_mut().slice(rows.clone());
-    model.head().project_back(d_normed, logits.as_view(), (m, vocab, width), 0.0, weight)?;
+    model.head().project_back(d_normed, logits.as_view(), (m, vocab, width), 0.0, None, weight)?;
     if let Gradients::Full(list) = grads {
         let head = list.get_mut(model.shape.head_at()).ok_or_else(no_flow)?;
         let normed = Mat::new(top.normed.view().slice(rows), m, width);
@@ -144,7 +144,7 @@ pub(crate) fn logits_of(
     for window in windows(c, rows_per_window(vocab)) {
         let normed = top.normed.view().slice(window.start * width..window.end * width);
         let mut logits: ViewMut<'_> = top.logits.view_mut().slice(logits_at(&window, top.kept, vocab));
-        model.head().project(logits.reborrow(), normed, (window.len(), vocab, width), 0.0, weight)?;
+        model.head().project(logits.reborrow(), normed, (window.len(), vocab, width), 0.0, None, weight)?;
         each(window, logits.as_view())?;
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::ops::Range;
 use candle_core::DType;
 
 use super::windows::{largest_window, rows_per_window, windows};
-use crate::kernels::{self, Buf, Mat, MatMut, Nf4, Nf4Layout, Spec, View, ViewMut};
+use crate::kernels::{self, Buf, Mat, MatMut, Nf4, Nf4Layout, Spec, Term, View, ViewMut};
 use crate::text::Result;
 
 /// A floating-point type that weights are held in.
@@ -103,11 +103,21 @@ impl Weight {
         windows(rows, per)
     }
 
-    /// `y = x · Wᵀ + keep · y` with x `[n, in]`, W `[out, in]`, y `[n, out]`.
-    pub fn project(&self, y: ViewMut<'_>, x: View<'_>, dims: Dims, keep: f32, scratch: &mut Scratch) -> Result<()> {
-        self.project_by(self.windows(dims.1, dims.2), y, x, dims, keep, scratch)
+    /// `y = x · Wᵀ + keep · y` with x `[n, in]`, W `[out, in]`, y `[n, out]`; and an adapter's `low · Bᵀ` with B
+    /// `[out, rank]`.
+    pub fn project(
+        &self,
+        y: ViewMut<'_>,
+        x: View<'_>,
+        dims: Dims,
+        keep: f32,
+        low: Option<Low<'_>>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        self.project_by(self.windows(dims.1, dims.2), y, x, dims, keep, low, scratch)
     }
 
+    #[allow(clippy::too_many_arguments, reason = "those of `project`, and the windows")]
     fn project_by(
         &self,
         windows: impl Iterator<Item = Range<usize>>,
@@ -115,29 +125,38 @@ impl Weight {
         x: View<'_>,
         (n, out, into): Dims,
         keep: f32,
+        low: Option<Low<'_>>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         for rows in windows {
             let w = self.expand(rows.start * into..rows.end * into, scratch)?;
             let len = y.len();
             let y = MatMut::strided(y.reborrow().slice(rows.start..len), n, rows.len(), out, 1);
-            kernels::matmul(y, Mat::new(x, n, into), Mat::new(w, rows.len(), into).t(), 1.0, keep)?;
+            let whole = Term { a: Mat::new(x, n, into), b: Mat::new(w, rows.len(), into).t(), alpha: 1.0 };
+            let low = low.map(|Low { columns, matrix, rank, scale }| {
+                let b = Mat::new(matrix.slice(rows.start * rank..rows.end * rank), rows.len(), rank).t();
+                Term { a: Mat::new(columns, n, rank), b, alpha: scale }
+            });
+            kernels::matmul_sum(y, keep, whole, low)?;
         }
         Ok(())
     }
 
-    /// `dx = dy · W + keep · dx`: the gradient that passes through a linear layer to its input.
+    /// `dx = dy · W + keep · dx`: the gradient that passes through a linear layer to its input; and an adapter's
+    /// `d_low · A` with A `[rank, in]`.
     pub fn project_back(
         &self,
         dx: ViewMut<'_>,
         dy: View<'_>,
         dims: Dims,
         keep: f32,
+        low: Option<Low<'_>>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        self.project_back_by(self.windows(dims.1, dims.2), dx, dy, dims, keep, scratch)
+        self.project_back_by(self.windows(dims.1, dims.2), dx, dy, dims, keep, low, scratch)
     }
 
+    #[allow(clippy::too_many_arguments, reason = "those of `project_back`, and the windows")]
     fn project_back_by(
         &self,
         windows: impl Iterator<Item = Range<usize>>,
@@ -145,16 +164,33 @@ impl Weight {
         dy: View<'_>,
         (n, out, into): Dims,
         mut keep: f32,
+        low: Option<Low<'_>>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         for rows in windows {
             let w = self.expand(rows.start * into..rows.end * into, scratch)?;
             let dy = Mat::strided(dy.slice(rows.start..dy.len()), n, rows.len(), out, 1);
-            kernels::matmul(MatMut::new(dx.reborrow(), n, into), dy, Mat::new(w, rows.len(), into), 1.0, keep)?;
+            let whole = Term { a: dy, b: Mat::new(w, rows.len(), into), alpha: 1.0 };
+            // Once, with the last window.
+            let low = low.filter(|_| rows.end == out).map(|Low { columns, matrix, rank, scale }| Term {
+                a: Mat::new(columns, n, rank),
+                b: Mat::new(matrix, rank, into),
+                alpha: scale,
+            });
+            kernels::matmul_sum(MatMut::new(dx.reborrow(), n, into), keep, whole, low)?;
             keep = 1.0;
         }
         Ok(())
     }
+}
+
+/// An adapter's part of a product: columns `[n, rank]`, the matrix they are multiplied by, and by how much.
+#[derive(Clone, Copy)]
+pub struct Low<'a> {
+    pub columns: View<'a>,
+    pub matrix: View<'a>,
+    pub rank: usize,
+    pub scale: f32,
 }
 
 /// Tokens, rows of a weight (its outputs), and columns (its inputs).
@@ -203,19 +239,23 @@ mod tests {
         narrow(half.view_mut(), buf(out * into, 1).view()).expect("bf16");
         let weight = Weight::Half(half);
         let (x, dy) = (buf(n * into, 2), buf(n * out, 3));
+        let (columns, a, b) = (buf(n * 3, 7), buf(3 * into, 8), buf(out * 3, 9));
         let run = |per: usize| {
             let (mut y, mut dx) = (buf(n * out, 4), buf(n * into, 5));
             let mut scratch = Some(buf(largest_window(out, per) * into, 6));
             let cut = || windows(out, per);
-            weight.project_by(cut(), y.view_mut(), x.view(), (n, out, into), 1.0, &mut scratch).expect("y");
-            weight.project_back_by(cut(), dx.view_mut(), dy.view(), (n, out, into), 0.5, &mut scratch).expect("dx");
+            let low = |matrix| Low { columns: columns.view(), matrix, rank: 3, scale: 0.5 };
+            let dims = (n, out, into);
+            weight.project_by(cut(), y.view_mut(), x.view(), dims, 1.0, Some(low(b.view())), &mut scratch).expect("y");
+            let low = Some(low(a.view()));
+            weight.project_back_by(cut(), dx.view_mut(), dy.view(), dims, 0.5, low, &mut scratch).expect("dx");
             (values(&y), values(&dx))
         };
         let (whole, cut) = (run(out), run(128));
         let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4);
         assert!(close(&whole.0, &cut.0) && close(&whole.1, &cut.1));
         assert!(whole.1 != values(&buf(n * into, 5)));
-        let fault = weight.project(buf(n * out, 4).view_mut(), x.view(), (n, out, into), 0.0, &mut None);
+        let fault = weight.project(buf(n * out, 4).view_mut(), x.view(), (n, out, into), 0.0, None, &mut None);
         assert_eq!(fault.expect_err("a fault").code, "model.scratch");
     }
 }

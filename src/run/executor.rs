@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::memory::{Admitted, Ledger, Place};
 use crate::model::Model;
 use crate::plan::{Plan, ValueId};
-use crate::stages::{Body, Job, Watch};
+use crate::stages::{self, Body, Job, Watch};
 use crate::text::Diagnostic;
 use crate::tools::Measured;
 
@@ -29,6 +29,7 @@ pub fn execute(
     watch: &mut dyn Watch,
     run_dir: &Path,
 ) -> Result<Outcome, Box<Failure>> {
+    stages::start();
     let (schedule, profile) = admitted.into_parts();
     let ledger = Ledger::default();
     let mut models: BTreeMap<ValueId, Model> = BTreeMap::new();

@@ -2,10 +2,15 @@
 
 use std::ops::Range;
 
-use crate::kernels::Spec;
+use candle_core::DType;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+use super::Target;
+use crate::kernels::{Spec, ViewMut};
 use crate::memory::{Grows, Holding, Place};
-use crate::model::WeightSource;
-use crate::store::ModelSource;
+use crate::model::{self, Extent, Shape, Way, WeightSource};
+use crate::store::{ModelSource, StoredType};
 use crate::text::{Fault, Result};
 
 /// A model's files as a source of weights.
@@ -15,6 +20,28 @@ impl WeightSource for FileWeights<'_> {
     fn read(&self, name: &str, rows: Range<usize>, out: &mut [f32]) -> Result<()> {
         self.0.read_rows(name, rows, out)
     }
+
+    fn copy(&self, name: &str, rows: Range<usize>, out: ViewMut<'_>) -> Result<bool> {
+        match out.dtype() {
+            DType::BF16 => {
+                let out = out.cpu::<bf16>()?.reinterpret_cast_mut();
+                self.0.copy_rows(name, rows, StoredType::BF16, out)
+            }
+            DType::F16 => {
+                let out = out.cpu::<f16>()?.reinterpret_cast_mut();
+                self.0.copy_rows(name, rows, StoredType::F16, out)
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+/// What products pack; a GPU's library has its own workspace.
+pub fn packing(shape: &Shape, extent: Extent, way: Way, target: &Target) -> Option<Holding> {
+    (!target.gpu).then(|| {
+        let bytes = model::packing(shape, extent, way, target.threads);
+        Holding::new("matmul packing", Place::Ram, bytes, "threads, batch, max_len")
+    })
 }
 
 /// The buffers of a plan, added up by holding, in the order in which holdings first appear.

@@ -1,11 +1,11 @@
 //! `eval`: loss, perplexity and counted tokens of rows that are not trained on.
 
-use super::bridge::holdings_of;
+use super::bridge::{holdings_of, packing};
 use super::rows::{Rows, micro};
 use super::world::blame;
 use super::{Body, Count, EvalSeen, Job, Lowered, Refusal, Stage, World};
 use crate::memory::Phase;
-use crate::model::Extent;
+use crate::model::{Extent, Way};
 use crate::plan::{Step, ValueId};
 use crate::text::{Diagnostic, Fault, Result};
 use crate::train::{self, Evaluator};
@@ -46,6 +46,7 @@ impl Stage for Eval {
             holding.grows = train::grows_with(&holding.name);
         }
         world.target.resize(&mut holdings, model.form);
+        holdings.extend(packing(&model.shape, extent, Way::Forward, world.target));
         Ok(Lowered {
             phases: vec![Phase::new("score", holdings)],
             keeps: Vec::new(),

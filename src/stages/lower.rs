@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use super::{Body, Facts, STAGES, Target, World};
+use crate::kernels;
 use crate::memory::{Holding, Place, Schedule, StagePlan};
 use crate::plan::{Plan, Step};
 use crate::text::Diagnostic;
 
 /// The heap that the program takes for itself before any stage: catalogue, grammar, thread pool, output.
-/// Measured at 1 to 11 MiB (matrix-product packing and token caches fill up as it runs); planned above that, since a plan may never be the smaller.
-const PROGRAM: u64 = 12 << 20;
+/// Measured at 0.5 to 3 MiB, the words that tokenizers remember among them; planned above that, since a plan may never be
+/// the smaller.
+const PROGRAM: u64 = 6 << 20;
 
 /// A schedule with all that was found out on the way to it.
 pub struct Lowering {
@@ -82,6 +84,9 @@ pub(super) fn lower_watched(
     diagnostics.extend(over);
     diagnostics.append(&mut world.warnings);
     let mut floor = vec![Holding::new("program", Place::Ram, PROGRAM, "")];
+    if !target.gpu {
+        floor.push(Holding::new("matmul slabs", Place::Ram, kernels::slabs(target.threads), "threads"));
+    }
     floor.extend(world.residents());
     Lowering {
         schedule: whole.then_some(Schedule { floor, stages }),

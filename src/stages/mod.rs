@@ -26,6 +26,7 @@ mod train;
 mod train_full;
 mod train_lora;
 
+pub use bridge::FileWeights;
 pub use facts::Facts;
 pub use job::{Body, Job, LedgerPool, Seen};
 pub use lower::{Lowering, lower};
@@ -61,3 +62,8 @@ pub static STAGES: &[&dyn Stage] = &[
     &save_merged::SaveMerged,
     &save_model::SaveModel,
 ];
+
+/// What a run takes once, before its first phase is measured.
+pub fn start() {
+    crate::kernels::warm();
+}

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::bridge::holdings_of;
+use super::bridge::{holdings_of, packing};
 use super::world::{blame, idle, none_idle};
 use super::{Body, Job, Lowered, Refusal, Stage, World};
 use crate::data::{ChatTemplate, PromptStyle, Tokenizer, render_prompt};
 use crate::memory::Phase;
-use crate::model::{self, Sampling};
+use crate::model::{self, Extent, Sampling, Way};
 use crate::plan::{Step, ValueId};
 use crate::text::{Diagnostic, Fault, Result};
 
@@ -105,6 +105,8 @@ impl Sample {
         .map_err(fail)?;
         let mut holdings = holdings_of(&planned, world.target.place(), "prompt max_new").map_err(fail)?;
         world.target.resize(&mut holdings, model.form);
+        let extent = Extent { tokens: prompt_tokens, counted: 1, longest: prompt_tokens };
+        holdings.extend(packing(&model.shape, extent, Way::Forward, world.target));
         Ok(Lowered {
             phases: vec![Phase::new("write on", holdings)],
             keeps: Vec::new(),

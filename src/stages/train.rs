@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use super::bridge::holdings_of;
+use super::bridge::{holdings_of, packing};
 use super::rows::{Rows, micro};
 use super::world::{ModelDesc, blame, idle};
 use super::{Body, Count, Desc, EvalSeen, Job, Lowered, Refusal, StepSeen, World};
 use crate::data::Length;
 use crate::memory::Phase;
-use crate::model::Extent;
+use crate::model::{Extent, Way};
 use crate::plan::{Step, Unit, Val, ValueId};
 use crate::text::{Diagnostic, Fault, Result, Severity};
 use crate::train::{self, Optim, Schedule, Settings, Trainable, Trainer, Warmup};
@@ -70,6 +70,8 @@ pub fn lower(
     }
     world.target.resize(&mut holdings, model.form);
     let adapter: Vec<_> = holdings.iter().filter(|holding| holding.name == "adapter").cloned().collect();
+    let way = if trainable == Trainable::Full { Way::Weights } else { Way::Inputs };
+    holdings.extend(packing(&model.shape, extent, way, world.target));
     let mut phases = vec![Phase::new("step", holdings.clone())];
     if data.held.is_some() {
         phases.push(Phase::new("evaluate", holdings));
@@ -151,6 +153,7 @@ fn settings(step: &Step) -> Result<(Settings, Length, Every), Refusal> {
         seed: seed(step),
         recompute: args.flag("recompute"),
         free_logits: args.flag("free_logits"),
+        fused_step: args.get("fused_step").is_some() && args.flag("fused_step"),
         eval_every: None,
     };
     Ok((settings, length, every))

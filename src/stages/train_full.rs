@@ -22,6 +22,37 @@ impl Stage for TrainFull {
                     .help("dtype=f32 on `load model`"),
             ]);
         }
+        fusable(step)?;
         train::lower(step, world, model, Trainable::Full)
     }
+}
+
+/// An update in the backward pass comes before the last gradient is known: it cannot wait for other batches or for the norm
+/// of all gradients.
+fn fusable(step: &Step) -> Result<(), Refusal> {
+    if !step.args.flag("fused_step") {
+        return Ok(());
+    }
+    let at = |argument: &str| step.args.span(argument).unwrap_or(step.name_span);
+    let mut wrong = Vec::new();
+    if !step.args.is_none("clip") {
+        wrong.push(
+            Diagnostic::error(
+                "train.fused",
+                "`fused_step` cannot clip: the norm of all gradients is known only at the end",
+            )
+            .label(at("fused_step"), "updates before that")
+            .label(at("clip"), "clips by the norm of all gradients")
+            .help("add `clip=none`, or leave `fused_step` out"),
+        );
+    }
+    if step.args.count("accum") > 1 {
+        wrong.push(
+            Diagnostic::error("train.fused", "`fused_step` cannot accumulate: gradients of earlier batches are gone")
+                .label(at("fused_step"), "updates with each batch")
+                .label(at("accum"), "adds up several")
+                .help("accum=1 and a larger `batch=`, or leave `fused_step` out"),
+        );
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }

@@ -2,16 +2,18 @@
 //! A reader sees the old file or the whole new one; a failure or a dropped writer leaves nothing behind, and what a killed
 //! one leaves the next writer of the same path clears away.
 
+mod early;
 mod leftovers;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
 use tempfile::{TempDir, TempPath};
 
 use crate::text::{Fault, Result};
+use early::EarlySync;
 
 /// Bytes that an open [`AtomicFile`] holds back before it writes.
 pub const WRITE_BUFFER: usize = 1 << 20;
@@ -34,7 +36,11 @@ pub fn write(path: &Path, overwrite: bool, fill: impl FnOnce(&mut AtomicFile) ->
 /// [`AtomicFolder::file`] has its final name at once, inside a folder that has not.
 #[derive(Debug)]
 pub struct AtomicFile {
-    writer: BufWriter<File>,
+    file: File,
+    /// What is not written yet, at most [`WRITE_BUFFER`] bytes.
+    held: Vec<u8>,
+    /// Brings to the disk what a large file has had written, while more of it is made.
+    early: Option<EarlySync>,
     /// The name a person knows it by.
     shown: PathBuf,
     written: u64,
@@ -65,18 +71,50 @@ impl AtomicFile {
         // A file system without locks only means that nobody can tell a leftover.
         let _ = file.try_lock();
         let place = Some(Place { temp, destination, overwrite });
-        Ok(AtomicFile {
-            writer: BufWriter::with_capacity(WRITE_BUFFER, file),
-            shown: path.to_owned(),
-            written: 0,
-            place,
-        })
+        Ok(Self::over(file, path.to_owned(), place))
+    }
+
+    fn over(file: File, shown: PathBuf, place: Option<Place>) -> Self {
+        AtomicFile { file, held: Vec::with_capacity(WRITE_BUFFER), early: None, shown, written: 0, place }
     }
 
     /// Appends bytes.
     pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
-        self.writer.write_all(bytes).map_err(|e| write_fault("write", &self.shown, &e))?;
-        self.written += bytes.len() as u64;
+        for part in bytes.chunks(WRITE_BUFFER) {
+            self.fill(part.len(), |room| {
+                room.copy_from_slice(part);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Appends `len` bytes, at most [`WRITE_BUFFER`], that `make` writes into the room it is given.
+    pub(super) fn fill(&mut self, len: usize, make: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+        if len > WRITE_BUFFER {
+            return Err(Fault::new("output.size", "more is written at once than is held back; this is a bug"));
+        }
+        if self.held.len() + len > WRITE_BUFFER {
+            self.write_held().map_err(|e| write_fault("write", &self.shown, &e))?;
+        }
+        let start = self.held.len();
+        self.held.resize(start + len, 0);
+        make(self.held.get_mut(start..).unwrap_or_default())?;
+        self.written += len as u64;
+        Ok(())
+    }
+
+    fn write_held(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.held)?;
+        self.held.clear();
+        if self.written >= EarlySync::EVERY {
+            if self.early.is_none() {
+                self.early = EarlySync::start(&self.file);
+            }
+            if let Some(early) = &mut self.early {
+                early.written(self.written);
+            }
+        }
         Ok(())
     }
 
@@ -92,9 +130,13 @@ impl AtomicFile {
 
     /// Flushes, syncs and gives the file its name.
     pub fn commit(mut self) -> Result<()> {
-        let fault = |e: &io::Error| write_fault("write", &self.shown, e);
-        self.writer.flush().map_err(|e| fault(&e))?;
-        self.writer.get_ref().sync_all().map_err(|e| fault(&e))?;
+        let shown = self.shown.clone();
+        let fault = |e: io::Error| write_fault("write", &shown, &e);
+        self.write_held().map_err(fault)?;
+        if let Some(early) = self.early.take() {
+            early.finish().map_err(fault)?;
+        }
+        self.file.sync_all().map_err(fault)?;
         let Some(Place { temp, destination, overwrite }) = self.place.take() else { return Ok(()) };
         let persisted = if overwrite { temp.persist(&destination) } else { temp.persist_noclobber(&destination) };
         persisted.map_err(|e| match e.error.kind() {
@@ -107,13 +149,17 @@ impl AtomicFile {
 
 impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let n = self.writer.write(bytes)?;
-        self.written += n as u64;
-        Ok(n)
+        if self.held.len() == WRITE_BUFFER {
+            self.write_held()?;
+        }
+        let part = bytes.get(..bytes.len().min(WRITE_BUFFER - self.held.len())).unwrap_or_default();
+        self.held.extend_from_slice(part);
+        self.written += part.len() as u64;
+        Ok(part.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.writer.flush()
+        self.write_held()
     }
 }
 
@@ -157,7 +203,7 @@ impl AtomicFolder {
             }
             _ => write_fault("create", &shown, &e),
         })?;
-        Ok(AtomicFile { writer: BufWriter::with_capacity(WRITE_BUFFER, file), shown, written: 0, place: None })
+        Ok(AtomicFile::over(file, shown, None))
     }
 
     /// Writes a whole small file.

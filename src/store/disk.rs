@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use half::f16;
 use half::slice::HalfFloatSliceExt;
-use half::{bf16, f16};
 use rayon::prelude::*;
 
 use super::StoredType;
@@ -22,6 +22,10 @@ const SMALL: usize = 8 << 10;
 /// Elements from which a read is shared among threads, and the share of each; whole blocks of every type.
 const PARALLEL: usize = 1 << 20;
 const SHARE: usize = 1 << 18;
+
+/// Bytes that are fetched ahead of a large read's end.
+#[cfg(target_os = "linux")]
+const AHEAD: u64 = 64 << 20;
 
 /// The largest block of any type, in elements.
 const LARGEST_BLOCK: usize = 256;
@@ -75,6 +79,7 @@ impl DiskFile {
         let (block, bytes) = dtype.block();
         if first.is_multiple_of(block as u64) && out.len().is_multiple_of(block) {
             let at = offset(base, first / block as u64, bytes)?;
+            self.announce(at, out.len() / block * bytes);
             if let Some(window) = self.map(at, out.len() / block * bytes)? {
                 let parts = out.par_chunks_mut(SHARE).zip(window.par_chunks(SHARE / block * bytes));
                 return parts.try_for_each(|(out, bytes)| decode(dtype, bytes, out));
@@ -83,6 +88,44 @@ impl DiskFile {
         out.par_chunks_mut(SHARE)
             .enumerate()
             .try_for_each(|(i, part)| self.read_share(base, dtype, first + (i * SHARE) as u64, part))
+    }
+
+    /// The elements of a 16-bit type as they lie in the file, from element `first` of the tensor at byte `base` on.
+    pub fn copy_16(&self, base: u64, first: u64, out: &mut [u16]) -> Result<()> {
+        let (at, len) = (offset(base, first, 2)?, out.len().saturating_mul(2));
+        self.announce(at, len);
+        let decode = |out: &mut [u16], bytes: &[u8]| {
+            for (to, from) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
+                *to = u16::from_le_bytes(*from);
+            }
+        };
+        if len >= PARALLEL
+            && let Some(window) = self.map(at, len)?
+        {
+            out.par_chunks_mut(SHARE).zip(window.par_chunks(SHARE * 2)).for_each(|(out, bytes)| decode(out, bytes));
+            return Ok(());
+        }
+        let mut window = [0u8; WINDOW];
+        for (i, out) in out.chunks_mut(WINDOW / 2).enumerate() {
+            let window = window.get_mut(..out.len() * 2).unwrap_or_default();
+            self.read_at(offset(at, i as u64, WINDOW)?, window)?;
+            decode(out, window);
+        }
+        Ok(())
+    }
+
+    /// Lets the system begin to fetch what is about to be read and what most likely comes after it, so that the disk
+    /// works while values are converted.
+    fn announce(&self, at: u64, len: usize) {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{Advice, fadvise};
+            let len = std::num::NonZeroU64::new((len as u64).saturating_add(AHEAD));
+            // Advice that is not taken costs speed alone.
+            let _ = fadvise(&self.file, at, len, Advice::WillNeed);
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (at, len);
     }
 
     /// Maps a window of the file for as long as it is looked at, so that a large read copies nothing. None where the
@@ -193,35 +236,47 @@ fn decode_f16(bytes: &[u8], out: &mut [f32]) {
     }
 }
 
-/// f32 values in the bytes of `dtype`, rounded to nearest even, handed to `put` in pieces.
-pub(super) fn encode(dtype: StoredType, values: &[f32], mut put: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    const PIECE: usize = 4096;
-    let mut bytes = [0u8; PIECE * 4];
-    for part in values.chunks(PIECE) {
-        let used = match dtype {
-            StoredType::F32 => fill(&mut bytes, part, f32::to_le_bytes),
-            StoredType::BF16 => fill(&mut bytes, part, |x| bf16::from_f32(x).to_le_bytes()),
-            StoredType::F16 => {
-                let mut halves = [f16::ZERO; PIECE];
-                let halves = halves.get_mut(..part.len()).unwrap_or_default();
-                halves.convert_from_f32_slice(part);
-                for (to, from) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(halves.iter()) {
-                    *to = from.to_le_bytes();
-                }
-                part.len() * 2
-            }
-            other => return Err(Fault::new("output.dtype", format!("weights are not written as {other}"))),
-        };
-        put(bytes.get(..used).unwrap_or_default())?;
+/// f32 values as the bytes of `dtype`, rounded to nearest even, into `out`, which has exactly their length.
+pub(super) fn encode(dtype: StoredType, values: &[f32], out: &mut [u8]) -> Result<()> {
+    /// Values of one thread's share.
+    const PIECE: usize = 1 << 15;
+    let one: fn(&[f32], &mut [u8]) = match dtype {
+        StoredType::F32 => |values, out| each_out(values, out, |x| x.to_le_bytes()),
+        StoredType::BF16 => |values, out| each_out(values, out, |x| round_bf16(x).to_le_bytes()),
+        StoredType::F16 => encode_f16,
+        other => return Err(Fault::new("output.dtype", format!("weights are not written as {other}"))),
+    };
+    let bytes = dtype.block().1;
+    if out.len() / bytes != values.len() {
+        return Err(Fault::new("output.size", "values do not fill the bytes they are written to; this is a bug"));
     }
+    out.par_chunks_mut(PIECE * bytes).zip(values.par_chunks(PIECE)).for_each(|(out, values)| one(values, out));
     Ok(())
 }
 
-fn fill<const N: usize>(bytes: &mut [u8], values: &[f32], value: impl Fn(f32) -> [u8; N]) -> usize {
-    for (to, from) in bytes.as_chunks_mut::<N>().0.iter_mut().zip(values) {
+fn each_out<const N: usize>(values: &[f32], out: &mut [u8], value: impl Fn(f32) -> [u8; N]) {
+    for (to, from) in out.as_chunks_mut::<N>().0.iter_mut().zip(values) {
         *to = value(*from);
     }
-    values.len() * N
+}
+
+/// The bits of the nearest bf16, without a branch, so that it vectorises. A NaN stays one: its payload must not round
+/// away or overflow into a number.
+fn round_bf16(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7FFF + ((bits >> 16) & 1)) >> 16;
+    (if x.is_nan() { (bits >> 16) | 0x40 } else { rounded }) as u16
+}
+
+fn encode_f16(values: &[f32], out: &mut [u8]) {
+    let mut halves = [f16::ZERO; 512];
+    for (values, out) in values.chunks(512).zip(out.chunks_mut(1024)) {
+        let halves = halves.get_mut(..values.len()).unwrap_or_default();
+        halves.convert_from_f32_slice(values);
+        for (to, from) in out.as_chunks_mut::<2>().0.iter_mut().zip(halves.iter()) {
+            *to = from.to_le_bytes();
+        }
+    }
 }
 
 #[cfg(unix)]

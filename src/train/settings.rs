@@ -58,6 +58,9 @@ pub struct Settings {
     pub recompute: bool,
     /// Never hold the logits of more than a window of tokens.
     pub free_logits: bool,
+    /// Full training alone: update each block in the backward pass, so that one block's gradients exist at a time.
+    /// Without accumulation and clipping.
+    pub fused_step: bool,
     /// Optimizer steps between looks at held-out rows; the loop around the trainer reads it.
     pub eval_every: Option<u64>,
 }
@@ -78,6 +81,7 @@ impl Default for Settings {
             seed: 0,
             recompute: false,
             free_logits: false,
+            fused_step: false,
             eval_every: None,
         }
     }

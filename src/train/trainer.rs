@@ -6,10 +6,10 @@ use super::evaluate::{Eval, evaluate_in};
 use super::moments::Pair;
 use super::settings::{Optim, Settings};
 use super::window::{Micro, Window};
-use crate::kernels::{AdamW, Buf, Key, Pool, ViewMut, sum_squares};
+use crate::kernels::{self, AdamW, Buf, Key, Pool, ViewMut, sum_squares};
 use crate::model::{
-    Adapter, Extent, Float, Form, Gradients, Keep, Laid, LoraSettings, Make, Model, Need, Pass, Planned, Proj, Shape,
-    Weight, backward, forward, plan, score, score_backward, specs, take,
+    Adapter, Extent, Float, Form, FullGradients, Gradients, Keep, Laid, LoraSettings, Make, Model, Need, Pass, Planned,
+    Proj, Shape, Weight, backward, backward_fused, forward, plan, score, score_backward, specs, take,
 };
 use crate::text::{Fault, Result};
 
@@ -105,6 +105,14 @@ fn moments<T>(shape: &Shape, trainable: &Trainable, optim: Optim, make: Make<'_,
     super::moments::make(&shapes, optim, make)
 }
 
+/// The buffers of [`Gradients`], in its order.
+fn gradients<T>(shape: &Shape, trainable: &Trainable, settings: &Settings, make: Make<'_, T>) -> Result<()> {
+    match trainable.lora() {
+        Some(lora) => Adapter::make_as(shape, lora, "gradients", make).map(drop),
+        None => FullGradients::make(shape, settings.fused_step, make).map(drop),
+    }
+}
+
 /// Everything that a [`Trainer`] takes beside the model it is given: adapter (where it is new), gradients, moments,
 /// activations and scratch. `threads` is rayon's count where the run will be.
 pub fn planned(
@@ -119,7 +127,7 @@ pub fn planned(
     if let Trainable::NewLora(lora) = trainable {
         list.extend(Adapter::planned(shape, lora)?);
     }
-    list.extend(plan(|make| like_parameters(shape, trainable, "gradients", make))?);
+    list.extend(plan(|make| gradients(shape, trainable, settings, make))?);
     list.extend(plan(|make| moments(shape, trainable, settings.optim, make))?);
     list.extend(specs(shape, form, &need(trainable, settings, extent, threads))?);
     Ok(list)
@@ -158,7 +166,7 @@ impl Trainer {
         let shape = model.shape.clone();
         let grads = match trainable.lora() {
             Some(lora) => Gradients::Lora(take(pool, |make| Adapter::make_as(&shape, lora, "gradients", make))?),
-            None => Gradients::Full(take(pool, |make| like_parameters(&shape, trainable, "gradients", make))?),
+            None => Gradients::Full(take(pool, |make| FullGradients::make(&shape, settings.fused_step, make))?),
         };
         let moments = take(pool, |make| moments(&shape, trainable, settings.optim, make))?;
         let need = need(trainable, &settings, extent, rayon::current_num_threads());
@@ -184,13 +192,18 @@ impl Trainer {
             skipped: counted == 0,
         };
         if counted > 0 {
-            let loss = self.learn(window, counted)? / counted as f64;
-            let norm = self.norm()?;
-            if !loss.is_finite() || !norm.is_finite() {
-                return Err(self.not_finite(loss, norm));
-            }
-            self.update(lr, norm)?;
-            (report.loss, report.grad_norm) = (loss, norm);
+            (report.loss, report.grad_norm) = match &self.grads {
+                Gradients::Full(full) if full.is_fused() => self.learn_fused(window, counted, lr)?,
+                _ => {
+                    let loss = self.learn(window, counted)? / counted as f64;
+                    let norm = self.norm()?;
+                    if !loss.is_finite() || !norm.is_finite() {
+                        return Err(self.not_finite(loss, norm));
+                    }
+                    self.update(lr, norm)?;
+                    (loss, norm)
+                }
+            };
         }
         self.cursor.step += 1;
         self.cursor.tokens += tokens;
@@ -216,6 +229,58 @@ impl Trainer {
             backward(model, pass, &batch, key, grads)?;
         }
         Ok(sum)
+    }
+
+    /// Learns from the window's one micro-batch and updates each block as soon as its gradients are whole. Returns loss and
+    /// gradient norm, to the bit those of [`Trainer::learn`] and [`Trainer::update`] without clipping.
+    fn learn_fused(&mut self, window: &Window, counted: u64, lr: f64) -> Result<(f64, f64)> {
+        let [micro] = &window.micros[..] else {
+            return Err(Fault::new("train.fused", "`fused_step` takes one batch an optimizer step"));
+        };
+        self.grads.clear()?;
+        let batch = Laid::scored(&micro.batch(), &self.model.shape)?;
+        let key = Some(Key::new(self.settings.seed).with(self.cursor.step).with(0));
+        let scale = (1.0 / counted as f64) as f32;
+        let step = self.cursor.updates + 1;
+        let rule = AdamW { weight_decay: self.settings.weight_decay, ..AdamW::default() };
+        let (model, pass, grads) = (&mut self.model, &mut self.pass, &mut self.grads);
+        forward(model, pass, &batch, key)?;
+        let loss = score(model, pass, &batch, Some((&mut *grads, scale)))? / counted as f64;
+        if !loss.is_finite() {
+            return Err(self.not_finite(loss, f64::NAN));
+        }
+        score_backward(model, pass, &batch, grads, scale)?;
+        let (layers, per_layer, tail) = (model.shape.layers, model.shape.per_layer(), model.shape.final_norm_at());
+        let mut squares = vec![0.0; self.moments.len()];
+        let moments = &mut self.moments;
+        let mut update = |model: &mut Model, grads: &mut Gradients, tensors: &mut dyn Iterator<Item = usize>| {
+            let Gradients::Full(full) = grads else { return Ok(()) };
+            for at in tensors {
+                let (Some(Weight::Dense(p)), Some(pair), Some(square), Some(g)) =
+                    (model.tensors.get_mut(at), moments.get_mut(at), squares.get_mut(at), full.get_mut(at))
+                else {
+                    return Err(Fault::new("train.fused", "a tensor has no gradient; this is a bug"));
+                };
+                *square = sum_squares(g.view())?;
+                if !square.is_finite() {
+                    return Err(Fault::new("train.not_finite", "a gradient is not finite")
+                        .note("blocks above were updated already: this state is not one to go on from")
+                        .help("a lower `lr=`, or a longer `warmup=`"));
+                }
+                pair.update(p.view_mut(), g.view(), lr, step, 1.0, &rule)?;
+                kernels::fill(g.view_mut(), 0.0)?;
+            }
+            Ok(())
+        };
+        backward_fused(model, pass, &batch, key, grads, &mut |model, grads, layer| {
+            let first = 1 + layer * per_layer;
+            update(model, grads, &mut (first..first + per_layer))
+        })?;
+        debug_assert_eq!(tail, 1 + layers * per_layer);
+        let outside = std::iter::once(Shape::EMBEDDING).chain(tail..model.tensors.len());
+        update(model, grads, &mut outside.into_iter())?;
+        self.cursor.updates = step;
+        Ok((loss, squares.iter().sum::<f64>().sqrt()))
     }
 
     /// Euclidean norm of all gradients, summed in the order of the parameters.

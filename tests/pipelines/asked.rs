@@ -18,7 +18,8 @@ save adapter
 #[test]
 fn what_is_given_stands_in_the_manifest() {
     let desk = Desk::new();
-    desk.write("t.tp", TUNE);
+    desk.write("t.tp", &format!("{TUNE}sample prompt=@\"prompt.txt\" max_new=4\n"));
+    desk.write("prompt.txt", "Q: Who?");
     desk.write("ours.params", "# for all of us\nrank = 4\nlr = 2e-3\n");
     let told = desk.tunepipe(&[
         "run",
@@ -36,6 +37,7 @@ fn what_is_given_stands_in_the_manifest() {
     let manifest: Value = serde_json::from_slice(&desk.files("runs/a")["manifest.json"]).expect("JSON");
     assert_eq!((&manifest["params"]["rank"], &manifest["params"]["lr"]), (&4.into(), &0.005.into()));
     assert_eq!(manifest["stages"][2]["arguments"]["batch"], 1);
+    assert_eq!(manifest["inputs"]["prompt.txt"].as_str().map(str::len), Some(64), "a text of a file is an input");
     let given: Vec<&str> =
         manifest["overrides"].as_array().expect("a list").iter().filter_map(|one| one["given"].as_str()).collect();
     assert_eq!(given, ["lr=5e-3", "rank = 4", "train.batch=1"]);

@@ -38,6 +38,8 @@ fn folders_files_and_standard_input_are_checked() {
         told.err
     );
     desk.tunepipe(&["check", "all/good.tp", "other.tp"]).ended(0);
+    desk.write("lib.tp", "tunepipe 1\nrecipe r(model: Model)\n  sample model=model prompt=\"x\"\n");
+    assert!(desk.tunepipe(&["check", "lib.tp"]).ended(0).out.contains("has no stages of its own"));
     piped(&desk, &["check", "-"], GOOD).ended(0);
 
     let json = desk.tunepipe(&["check", "all", "other.tp", "--json"]).ended(1).json();

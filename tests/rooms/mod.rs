@@ -30,6 +30,7 @@ const DOORS: &[(&str, &str)] = &[
     ("clap", "cli"),
     ("clap_complete", "cli"),
     ("gemm", "kernels"),
+    ("gemm_common", "kernels"),
     ("tokenizers", "data"),
     ("minijinja", "data"),
     ("memmap2", "store"),

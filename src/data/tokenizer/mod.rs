@@ -205,6 +205,12 @@ impl Tokenizer {
     }
 
     /// Highest id + 1: rows that an embedding needs.
+    /// Whether it knows little more than bytes, and so remembers nothing.
+    pub fn is_tiny(&self) -> bool {
+        self.core.get_vocab_size(true) <= FEW_IDS
+    }
+
+    /// Ids that a model has to know.
     pub fn vocab_size(&self) -> usize {
         self.vocab_size
     }

@@ -91,15 +91,19 @@ fn quantise_block(values: &[f32], codes: &mut [u8]) -> f32 {
 
 /// The values of elements `start..start + y.len()`.
 pub(super) fn dequantise(y: &mut [f32], codes: &[u8], start: usize, block: usize, scale: &Scale<'_>) {
-    let mut at = start;
-    let mut rest = y;
-    while !rest.is_empty() {
-        let len = (block - at % block).min(rest.len());
-        let (part, more) = rest.split_at_mut(len);
-        let factor = scale.of(at / block);
-        wide!(dequantise_part(part, codes, at, factor));
-        at += len;
-        rest = more;
+    wide!(dequantise_blocks(y, codes, start, block, scale));
+}
+
+#[inline(always)]
+fn dequantise_blocks(y: &mut [f32], codes: &[u8], start: usize, block: usize, scale: &Scale<'_>) {
+    let lead = (start.next_multiple_of(block) - start).min(y.len());
+    let (first, y) = y.split_at_mut(lead);
+    if !first.is_empty() {
+        dequantise_part(first, codes, start, scale.of(start / block));
+    }
+    let start = start + lead;
+    for (i, part) in y.chunks_mut(block).enumerate() {
+        dequantise_part(part, codes, start + i * block, scale.of(start / block + i));
     }
 }
 

@@ -15,6 +15,7 @@ use std::ops::Range;
 
 use candle_core::DType;
 
+use super::clock::{Work, running};
 use super::shape::{expect, wrong};
 use super::spread::blocks;
 use super::{Buf, Pool, Spec, ViewMut};
@@ -103,6 +104,16 @@ impl Nf4 {
         writer.finish(pool, holding)
     }
 
+    /// The same tensor to be quantised anew, plain scales in the buffers it has.
+    pub fn rewrite(self) -> Result<Nf4Writer> {
+        let Nf4 { layout, codes, absmax } = self;
+        let absmax = match absmax {
+            Scales::Plain(absmax) => absmax,
+            Scales::Double { .. } => Buf::zeros(Spec::f32(&[layout.blocks()]), &candle_core::Device::Cpu, None)?,
+        };
+        Ok(Nf4Writer { layout, codes, absmax, done: 0 })
+    }
+
     /// A tensor from buffers that were filled elsewhere (a checkpoint), held to the layout.
     pub fn from_parts(layout: Nf4Layout, codes: Buf, absmax: Scales) -> Result<Nf4> {
         let specs = layout.specs();
@@ -119,6 +130,7 @@ impl Nf4 {
 
     /// Writes the f32 values of a range of elements.
     pub fn dequantise(&self, y: ViewMut<'_>, elements: Range<usize>) -> Result<()> {
+        let _clock = running(Work::Widening);
         let y = y.cpu::<f32>()?;
         if elements.start > elements.end || elements.end > self.layout.values {
             return Err(wrong(format!(
@@ -131,7 +143,7 @@ impl Nf4 {
         let scale = match &self.absmax {
             Scales::Plain(absmax) => Scale::Plain(absmax.view().cpu()?),
             Scales::Double { codes, absmax, offset } => {
-                Scale::Double { codes: codes.view().cpu()?, absmax: absmax.view().cpu()?, offset: *offset }
+                Scale::double(codes.view().cpu()?, absmax.view().cpu()?, *offset)
             }
         };
         let block = self.layout.block;

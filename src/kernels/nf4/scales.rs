@@ -8,15 +8,20 @@ pub(super) const SCALE_BLOCK: usize = 256;
 /// Where a block finds its scale.
 pub(super) enum Scale<'a> {
     Plain(&'a [f32]),
-    Double { codes: &'a [u8], absmax: &'a [f32], offset: f32 },
+    Double { codes: &'a [u8], absmax: &'a [f32], offset: f32, map: &'static [f32; 256] },
 }
 
-impl Scale<'_> {
+impl<'a> Scale<'a> {
+    pub(super) fn double(codes: &'a [u8], absmax: &'a [f32], offset: f32) -> Self {
+        Scale::Double { codes, absmax, offset, map: map() }
+    }
+
+    #[inline(always)]
     pub(super) fn of(&self, block: usize) -> f32 {
         match self {
             Scale::Plain(absmax) => absmax[block],
-            Scale::Double { codes, absmax, offset } => {
-                map()[usize::from(codes[block])] * absmax[block / SCALE_BLOCK] + offset
+            Scale::Double { codes, absmax, offset, map } => {
+                map[usize::from(codes[block])] * absmax[block / SCALE_BLOCK] + offset
             }
         }
     }

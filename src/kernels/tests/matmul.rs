@@ -110,3 +110,56 @@ fn threads_do_not_show() {
         }
     }
 }
+
+/// Products large enough to be cut, in each layout, on numbers of threads that cut them differently: the same bits as
+/// one call of `gemm` over the whole, which one row less than a cut's least gives.
+#[test]
+fn cuts_do_not_show() {
+    for (n, out, k) in [(128, 96, 5), (129, 97, 64), (301, 145, 65), (1024, 576, 3), (1030, 1009, 70), (4096, 192, 2)] {
+        let (x, w, dy) = (buf(&noise(n * k, 1)), buf(&noise(k * out, 2)), buf(&noise(n * out, 3)));
+        let run = || {
+            let (mut y, mut y_turned, mut dx) = (zeros(n * out), zeros(n * out), zeros(n * k));
+            let (x, dy, w) = (Mat::new(x.view(), n, k), Mat::new(dy.view(), n, out), Mat::new(w.view(), out, k));
+            matmul(MatMut::new(y.view_mut(), n, out), x, w.t(), 0.5, 0.0).unwrap();
+            // As `gemm` has it, uncut: the output lies the other way.
+            matmul(MatMut::new(y_turned.view_mut(), out, n).t(), x, w.t(), 0.5, 0.0).unwrap();
+            matmul(MatMut::new(dx.view_mut(), n, k), dy, w, 1.0, 0.0).unwrap();
+            [values(&y), values(&dx), transposed(&values(&y_turned), out, n)].concat()
+        };
+        let one = same_on_threads(run);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(16).build().unwrap();
+        assert!(one == pool.install(run), "{n} × {out} × {k}");
+        let close = one[..n * out].iter().zip(&one[n * out + n * k..]).all(|(a, b)| (a - b).abs() < 1e-4);
+        assert!(close, "{n} × {out} × {k}");
+    }
+}
+
+#[test]
+fn a_sum_of_two_products_is_one_after_the_other() {
+    for (n, out, k, rank) in [(3, 5, 7, 2), (1024, 576, 70, 8), (300, 200, 65, 1), (257, 1000, 33, 2)] {
+        let (x, w, low, b) =
+            (buf(&noise(n * k, 1)), buf(&noise(k * out, 2)), buf(&noise(n * rank, 3)), buf(&noise(out * rank, 4)));
+        let (x, w) = (Mat::new(x.view(), n, k), Mat::new(w.view(), out, k).t());
+        let (low, b) = (Mat::new(low.view(), n, rank), Mat::new(b.view(), out, rank).t());
+        let before = buf(&noise(n * out, 5));
+        same_on_threads(|| {
+            let (mut one, mut two) = (buf(&values(&before)), buf(&values(&before)));
+            matmul(MatMut::new(one.view_mut(), n, out), x, w, 1.0, 0.5).unwrap();
+            matmul(MatMut::new(one.view_mut(), n, out), low, b, 2.0, 1.0).unwrap();
+            let second = Some(Term { a: low, b, alpha: 2.0 });
+            matmul_sum(MatMut::new(two.view_mut(), n, out), 0.5, Term { a: x, b: w, alpha: 1.0 }, second).unwrap();
+            assert!(values(&one) == values(&two), "{n} × {out}");
+            values(&two)
+        });
+        let mut c = zeros(n * out);
+        let misfit = Some(Term { a: low, b: b.t(), alpha: 1.0 });
+        if out != rank {
+            assert_wrong_shape(matmul_sum(
+                MatMut::new(c.view_mut(), n, out),
+                0.0,
+                Term { a: x, b: w, alpha: 1.0 },
+                misfit,
+            ));
+        }
+    }
+}

@@ -12,6 +12,7 @@ mod pointwise;
 mod random;
 mod rope;
 mod rows;
+mod thin;
 mod vector;
 
 use candle_core::{DType, Tensor, Var};

@@ -2,7 +2,7 @@
 
 use super::oracle::Oracle;
 use super::*;
-use crate::kernels::{Buf, Spec};
+use crate::kernels::Buf;
 
 /// Loss, and gradients by name.
 type Learnt = (f64, Vec<(String, Vec<f32>)>);
@@ -21,9 +21,7 @@ fn dropping(model: &Model, rows: &Rows, keep: Keep, keep_logits: bool, key: Opti
         Some(lora) => {
             Gradients::Lora(take(&Heap, |make| Adapter::make_as(&model.shape, lora, "", make)).expect("buffers"))
         }
-        None => Gradients::Full(
-            model.shape.tensors().iter().map(|t| Heap.take("", Spec::f32(&t.shape)).expect("memory")).collect(),
-        ),
+        None => Gradients::Full(take(&Heap, |make| FullGradients::make(&model.shape, false, make)).expect("memory")),
     };
     let scale = 1.0 / batch.counted() as f32;
     let learn = || -> crate::text::Result<f64> {

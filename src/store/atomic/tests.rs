@@ -70,14 +70,14 @@ fn a_file_that_appears_meanwhile_is_not_overwritten() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_told() {
-    let writer = BufWriter::with_capacity(WRITE_BUFFER, File::options().write(true).open("/dev/full").unwrap());
-    let mut file = AtomicFile { writer, shown: "out.bin".into(), written: 0, place: None };
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut file = AtomicFile::over(full, "out.bin".into(), None);
     let fault = file.put(&[1; 2 << 20]).unwrap_err();
     assert_eq!(fault.code, "disk.full");
     assert!(fault.help.is_some());
     // What is still in the buffer must not be believed written either.
-    let writer = BufWriter::with_capacity(WRITE_BUFFER, File::options().write(true).open("/dev/full").unwrap());
-    let mut file = AtomicFile { writer, shown: "out.bin".into(), written: 0, place: None };
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut file = AtomicFile::over(full, "out.bin".into(), None);
     file.put(b"small").unwrap();
     assert_eq!(file.commit().unwrap_err().code, "disk.full");
 }
@@ -234,4 +234,32 @@ fn an_overwrite_killed_between_its_renames_is_undone() {
     assert_eq!(check_output(&path, OutputKind::Folder, false).unwrap_err().code, "output.exists");
     assert_eq!(fs::read(path.join("config.json")).unwrap(), b"the old one");
     assert_eq!(names(dir.path()), ["model"]);
+}
+
+/// More than the bytes between early syncs, in pieces of every size.
+#[test]
+fn a_large_file_has_every_byte() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("large");
+    let mut file = AtomicFile::create(&path, false).unwrap();
+    let mut expected = Vec::new();
+    for (i, len) in
+        [1usize, WRITE_BUFFER - 1, 3, WRITE_BUFFER, 2 * WRITE_BUFFER + 5, 777].iter().cycle().take(72).enumerate()
+    {
+        let bytes: Vec<u8> = (0..*len).map(|at| (at * 31 + i) as u8).collect();
+        if i % 2 == 0 {
+            file.put(&bytes).unwrap()
+        } else {
+            std::io::Write::write_all(&mut file, &bytes).unwrap()
+        }
+        expected.extend_from_slice(&bytes);
+    }
+    assert!(expected.len() as u64 > EarlySync::EVERY && file.early.is_some());
+    assert_eq!(file.written(), expected.len() as u64);
+    file.commit().unwrap();
+    assert!(std::fs::read(&path).unwrap() == expected);
+    let mut given_up = AtomicFile::create(&dir.path().join("other"), false).unwrap();
+    given_up.put(&expected).unwrap();
+    drop(given_up);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }

@@ -18,12 +18,8 @@ fn values_are_rounded_to_nearest_even_and_read_back() {
     let values = awkward();
     for dtype in [StoredType::F32, StoredType::BF16, StoredType::F16] {
         let path = dir.path().join(dtype.name());
-        let mut bytes = vec![0xaa; 3];
-        encode(dtype, &values, |b| {
-            bytes.extend_from_slice(b);
-            Ok(())
-        })
-        .unwrap();
+        let mut bytes = vec![0xaa; 3 + values.len() * dtype.block().1];
+        encode(dtype, &values, &mut bytes[3..]).unwrap();
         std::fs::write(&path, &bytes).unwrap();
         let mut back = vec![0f32; values.len()];
         DiskFile::open(&path).unwrap().read_f32(3, dtype, 0, &mut back).unwrap();
@@ -41,12 +37,8 @@ fn values_are_rounded_to_nearest_even_and_read_back() {
 #[test]
 fn a_tie_goes_to_the_even_neighbour() {
     let bytes = |x: f32| {
-        let mut bytes = Vec::new();
-        encode(StoredType::BF16, &[x], |b| {
-            bytes.extend_from_slice(b);
-            Ok(())
-        })
-        .unwrap();
+        let mut bytes = [0; 2];
+        encode(StoredType::BF16, &[x], &mut bytes).unwrap();
         u16::from_le_bytes([bytes[0], bytes[1]])
     };
     assert_eq!(bytes(f32::from_bits(0x3f80_8000)), 0x3f80);
@@ -89,7 +81,7 @@ fn integers_are_not_weights() {
     std::fs::write(&path, [0u8; 64]).unwrap();
     let file = DiskFile::open(&path).unwrap();
     assert_eq!(file.read_f32(0, StoredType::U8, 0, &mut [0f32; 8]).unwrap_err().code, "model.unreadable_type");
-    assert_eq!(encode(StoredType::U8, &[1.0], |_| Ok(())).unwrap_err().code, "output.dtype");
+    assert_eq!(encode(StoredType::U8, &[1.0], &mut [0]).unwrap_err().code, "output.dtype");
 }
 
 #[test]
@@ -109,4 +101,32 @@ fn bad_json_is_placed() {
     assert_eq!(read_small(&path, 0).map(|b| b.len()).unwrap(), 0);
     std::fs::write(&path, "12").unwrap();
     assert_eq!(read_small(&path, 1).unwrap_err().code, "file.too_large");
+}
+
+/// Every bf16 pattern, and ties, NaNs and infinities around it, against the field's own rounding.
+#[test]
+fn rounding_to_bf16_is_the_fields() {
+    for high in 0..=u16::MAX {
+        for low in [0u32, 1, 0x7fff, 0x8000, 0x8001, 0xffff] {
+            let x = f32::from_bits(u32::from(high) << 16 | low);
+            assert_eq!(round_bf16(x), bf16::from_f32(x).to_bits(), "{:08x}", x.to_bits());
+        }
+    }
+}
+
+#[test]
+fn halves_are_copied_as_they_lie() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("f");
+    let values: Vec<u16> = (0..PARALLEL as u32 + 77).map(|i| ((i * 40_503) >> 3) as u16).collect();
+    let bytes: Vec<u8> = [1, 2, 3].into_iter().chain(values.iter().flat_map(|v| v.to_le_bytes())).collect();
+    std::fs::write(&path, &bytes).unwrap();
+    let file = DiskFile::open(&path).unwrap();
+    for (first, len) in [(0, values.len()), (5, 100), (70_000, WINDOW + 3), (values.len() - 1, 1), (3, 0)] {
+        let mut out = vec![0; len];
+        file.copy_16(3, first as u64, &mut out).unwrap();
+        assert_eq!(out, values[first..first + len]);
+    }
+    let mut out = vec![0; values.len()];
+    assert_eq!(file.copy_16(3, 1, &mut out).unwrap_err().code, "file.changed");
 }

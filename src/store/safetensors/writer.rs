@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use serde_json::{Map, Value, json};
 
-use crate::store::AtomicFile;
 use crate::store::disk::encode;
 use crate::store::types::{StoredType, TensorInfo, shape_text};
+use crate::store::{AtomicFile, WRITE_BUFFER};
 use crate::text::{Fault, Result};
 
 /// The eight bytes of length and the JSON of a file that holds `tensors` in this order, padded with spaces to a multiple of
@@ -110,7 +110,11 @@ impl TensorSink<'_> {
     /// Appends values, rounded once to the tensor's type, to nearest even.
     pub fn write_f32(&mut self, values: &[f32]) -> Result<()> {
         self.left = self.left.checked_sub(values.len() as u64).ok_or_else(|| self.wrong_size())?;
-        encode(self.info.dtype, values, |bytes| self.file.put(bytes))
+        let (dtype, bytes) = (self.info.dtype, self.info.dtype.block().1);
+        for part in values.chunks(WRITE_BUFFER / 8) {
+            self.file.fill(part.len() * bytes, |room| encode(dtype, part, room))?;
+        }
+        Ok(())
     }
 
     /// Appends values that are bf16 already, as they are; the tensor must be bf16.

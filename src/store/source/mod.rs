@@ -201,6 +201,29 @@ impl ModelSource {
         }
     }
 
+    /// The rows `rows` bit for bit, where the file holds them as `dtype`, of 16 bits, and in this order; false where not.
+    ///
+    /// Errors: those of [`Self::read_f32`].
+    pub fn copy_rows(&self, name: &str, rows: Range<usize>, dtype: StoredType, out: &mut [u16]) -> Result<bool> {
+        let tensor = self.require(name)?;
+        if tensor.dtype != dtype || dtype.block() != (1, 2) || tensor.head_rows.is_some() {
+            return Ok(false);
+        }
+        let Some(file) = self.files.get(tensor.file) else { return Err(self.out_of_range(tensor)) };
+        let row = tensor.shape.iter().skip(1).try_fold(1usize, |n, d| n.checked_mul(*d));
+        let wanted = row.and_then(|row| rows.len().checked_mul(row));
+        let first = row.and_then(|row| (rows.start as u64).checked_mul(row as u64));
+        match (wanted, first) {
+            (Some(wanted), Some(first))
+                if wanted == out.len()
+                    && first.checked_add(wanted as u64).is_some_and(|end| end <= tensor.elements()) =>
+            {
+                file.copy_16(tensor.offset, first, out).map(|()| true)
+            }
+            _ => Err(self.out_of_range(tensor)),
+        }
+    }
+
     fn out_of_range(&self, tensor: &TensorEntry) -> Fault {
         Fault::new("model.range", format!("more was asked of `{}` than it has", tensor.name)).at(&self.path)
     }

@@ -75,6 +75,13 @@ fn a_folder_is_read_in_layer_order() {
     model.read_rows("lm_head.weight", 2..4, &mut rows).unwrap();
     assert_eq!(rows, [8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0]);
     assert_eq!(model.read_rows("lm_head.weight", 2..5, &mut rows).unwrap_err().code, "model.range");
+    let mut bits = [0u16; 8];
+    assert!(model.copy_rows("lm_head.weight", 2..4, StoredType::BF16, &mut bits).unwrap());
+    assert_eq!(bits.map(|b| f32::from_bits(u32::from(b) << 16)), rows);
+    assert!(!model.copy_rows("lm_head.weight", 2..4, StoredType::F16, &mut bits).unwrap());
+    assert!(!model.copy_rows("model.norm.weight", 0..4, StoredType::BF16, &mut bits[..4]).unwrap());
+    let beyond = model.copy_rows("lm_head.weight", 5..7, StoredType::BF16, &mut bits);
+    assert_eq!(beyond.unwrap_err().code, "model.range");
     assert_eq!(model.read_rows("lm_head.weight", 5..7, &mut rows).unwrap_err().code, "model.range");
     assert_eq!(model.read_f32("lm_head.bias", 0, &mut rows).unwrap_err().code, "model.missing_tensor");
     let TokenizerSource::HfJson(tokenizer) = model.tokenizer() else { panic!("{:?}", model.tokenizer()) };

@@ -80,3 +80,20 @@ fn an_interrupted_run_goes_on_as_if_it_had_not_been() {
         assert_eq!(second.cursor(), whole.cursor());
     }
 }
+
+#[test]
+fn updating_in_the_backward_pass_changes_no_bit() {
+    for shape in [tied(), biased()] {
+        let data = ragged(shape.vocab).one_batch_a_step();
+        let plain = Settings { clip: None, accum: 1, ..settings() };
+        let go = |settings: Settings| {
+            let mut trainer = trainer(Kind::Full, &shape, 0.0, settings, &data);
+            (run(&mut trainer, &data), state(&trainer))
+        };
+        let whole = go(plain.clone());
+        for (recompute, free_logits) in [(false, false), (true, true)] {
+            let fused = go(Settings { fused_step: true, recompute, free_logits, ..plain.clone() });
+            assert!(fused == whole, "{recompute}");
+        }
+    }
+}

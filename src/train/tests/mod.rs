@@ -47,6 +47,14 @@ fn ragged(vocab: usize) -> Fixed {
     Fixed { steps, vocab }
 }
 
+impl Fixed {
+    /// The first micro-batch of each step alone.
+    fn one_batch_a_step(mut self) -> Fixed {
+        self.steps.iter_mut().for_each(|micros| micros.truncate(1));
+        self
+    }
+}
+
 fn settings() -> Settings {
     Settings { lr: 1e-2, warmup: Warmup::Steps(1), clip: Some(0.5), weight_decay: 0.05, ..Settings::default() }
 }

@@ -49,8 +49,15 @@ fn how_a_window_is_cut_hardly_shows() {
             assert!((a.loss - b.loss).abs() < 1e-5 && (a.grad_norm - b.grad_norm).abs() < 1e-5 * a.grad_norm);
             assert_eq!((a.tokens, a.counted), (b.tokens, b.counted));
         }
-        for ((name, a), (_, b)) in one.1.iter().zip(&two.1) {
-            assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5), "{name}");
+        for (at, ((name, a), (_, b))) in one.1.iter().zip(&two.1).enumerate() {
+            // AdamW divides a gradient by its own size, so a parameter whose gradients are far below the largest of its
+            // tensor, and have that many digits less, moves by as much as any other.
+            let moments = &one.1[if name.starts_with("param.") { at + 1 } else { at }].1;
+            let largest = moments.iter().fold(0.0f32, |top, m| m.abs().max(top));
+            let digits = |m: f32| (0.1 * largest / m.abs()).max(1.0);
+            let apart = a.iter().zip(b).zip(moments).filter(|((a, b), m)| (*a - *b).abs() >= 1e-5 * digits(**m));
+            let apart: Vec<_> = apart.collect();
+            assert!(apart.is_empty(), "{name}: {apart:?} of {largest}");
         }
     }
 }

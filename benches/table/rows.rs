@@ -1,0 +1,114 @@
+//! A hundred thousand short rows: read, tokenised, packed.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::json;
+use tunepipe::data::{self, BatchPlan, Format, GgufVocab, Settings, Tokenizer};
+use tunepipe::store::gguf::GgufVocab as Stored;
+use tunepipe::store::{ModelSource, TokenizerSource};
+
+use crate::{Outcome, Wish, line};
+
+const ROWS: usize = 100_000;
+/// Where `scripts/fetch-real-model` puts it.
+const MODEL: &str = "models/smollm2-135m-instruct.gguf";
+
+pub fn tokenise(_: &Wish) -> Outcome {
+    let (tokenizer, name) = match Path::new(MODEL).exists() {
+        true => (real()?, "SmolLM2's"),
+        false => (Tokenizer::bytes()?, "bytes (scripts/fetch-real-model brings a real one)"),
+    };
+    let mut file = tempfile::NamedTempFile::with_suffix(".jsonl")?;
+    let mut out = std::io::BufWriter::new(file.as_file_mut());
+    let mut text = Texts(1);
+    for _ in 0..ROWS {
+        let row = json!({ "instruction": text.sentence(12), "input": "", "output": text.sentence(24) });
+        writeln!(out, "{row}")?;
+    }
+    out.flush()?;
+    drop(out);
+    let mut settings = Settings::new(vec![file.path().to_owned()], Format::Alpaca);
+    settings.max_len = Some(1024);
+    settings.packed = true;
+    let start = std::time::Instant::now();
+    let rows = data::read(&settings)?;
+    let read = start.elapsed().as_secs_f64();
+    let tokens = data::encode(&rows, &tokenizer, &settings, None, &|_, _| {})?;
+    let encoded = start.elapsed().as_secs_f64();
+    let all: Vec<u32> = (0..tokens.len() as u32).collect();
+    let plan = BatchPlan::new(tokens.sizes(), &all, 4, true, settings.max_len, true, 1)?;
+    let batches = plan.epoch(0).len();
+    let whole = start.elapsed().as_secs_f64();
+    let mut result = line(
+        "rows",
+        &[
+            ("rows", ROWS as f64),
+            ("seconds", whole),
+            ("read_s", read),
+            ("tokenise_s", encoded - read),
+            ("pack_s", whole - encoded),
+            ("tokens", tokens.report.tokens as f64),
+            ("micro_batches", batches as f64),
+        ],
+    );
+    result["tokenizer"] = json!(name);
+    Ok(vec![result])
+}
+
+fn real() -> Result<Tokenizer, tunepipe::text::Fault> {
+    let source = ModelSource::open(Path::new(MODEL))?;
+    match source.tokenizer() {
+        TokenizerSource::Gguf(vocab) => Tokenizer::from_gguf(bridge(vocab)),
+        _ => Tokenizer::bytes(),
+    }
+}
+
+fn bridge(vocab: &Stored) -> GgufVocab {
+    GgufVocab {
+        model: vocab.model.clone(),
+        pre: vocab.pre.clone(),
+        tokens: vocab.tokens.clone(),
+        scores: vocab.scores.clone(),
+        token_types: vocab.token_types.iter().map(|kind| i32::try_from(*kind).unwrap_or(0)).collect(),
+        merges: vocab.merges.clone(),
+        bos: vocab.bos,
+        eos: vocab.eos,
+        pad: vocab.pad,
+        unk: vocab.unk,
+        add_bos: vocab.add_bos,
+        add_eos: vocab.add_eos,
+        add_space_prefix: vocab.add_space_prefix,
+        chat_template: vocab.chat_template.clone(),
+    }
+}
+
+/// Sentences of words that mostly come again and sometimes do not, as in real text.
+struct Texts(u64);
+
+impl Texts {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+
+    fn word(&mut self) -> String {
+        const SYLLABLES: [&str; 24] = [
+            "ta", "re", "in", "con", "ment", "al", "ing", "de", "the", "of", "an", "tion", "er", "pro", "ly", "ver",
+            "mo", "si", "ble", "quar", "um", "ster", "ight", "ous",
+        ];
+        // A few thousand words are common; one in eight is put together anew.
+        let mut seed = if self.next(8) == 0 { self.next(1 << 30) } else { self.next(48) * self.next(48) + 7 };
+        let mut word = String::new();
+        for _ in 0..1 + seed % 3 {
+            word.push_str(SYLLABLES[(seed % 24) as usize]);
+            seed = seed / 24 * 7 + 3;
+        }
+        word
+    }
+
+    fn sentence(&mut self, words: usize) -> String {
+        let words: Vec<String> = (0..words).map(|_| self.word()).collect();
+        words.join(" ") + "."
+    }
+}

@@ -1,0 +1,35 @@
+//! The products of matrices of a pass through the model: what they pack is planned from their sizes.
+
+use super::batch::Extent;
+use super::shape::Shape;
+use super::tensors::Proj;
+use super::windows::{largest_window, rows_per_window};
+use crate::kernels::{self, Product};
+
+/// Which way a pass goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Forward alone.
+    Forward,
+    /// And backward, to the gradients of inputs.
+    Inputs,
+    /// And to those of weights.
+    Weights,
+}
+
+/// Bytes that packing takes at once in a pass over micro-batches of this extent.
+pub fn packing(shape: &Shape, extent: Extent, way: Way, threads: usize) -> u64 {
+    let mut products = Vec::new();
+    let window = largest_window(extent.counted, rows_per_window(shape.vocab));
+    let layers = Proj::ALL.iter().map(|proj| (proj.dims(shape), extent.tokens));
+    for ((out, into), n) in layers.chain([((shape.vocab, shape.hidden), window)]) {
+        products.push(Product { m: n, n: out, k: into, a_turned: false, b_turned: true });
+        if way != Way::Forward {
+            products.push(Product { m: n, n: into, k: out, a_turned: false, b_turned: false });
+        }
+        if way == Way::Weights {
+            products.push(Product { m: out, n: into, k: n, a_turned: true, b_turned: false });
+        }
+    }
+    kernels::packing(&products, threads)
+}
