@@ -44,7 +44,6 @@ impl Stage for Sample {
                     .help("name one on `load model`: `tokenizer=\"path/to/tokenizer.json\"`"),
             ]);
         };
-        world.holds(Arc::as_ptr(&tokenizer) as usize);
         let fail = |fault: Fault| vec![blame(step, "prompt", &fault)];
         let template = ChatTemplate::choose(model.template.as_deref(), &tokenizer).map_err(fail)?;
         let style = match step.args.text("format") {

@@ -235,22 +235,15 @@ impl<'a> World<'a> {
     /// tells one from another.
     pub fn resident(&mut self, address: usize, holding: Holding) {
         match self.resident.iter_mut().find(|(known, ..)| *known == address) {
-            Some((_, _, until)) => *until = self.index,
+            Some((_, _, until)) => *until = (*until).max(self.index),
             None => self.resident.push((address, holding, self.index)),
         }
     }
 
-    /// A stage's body that holds a model's files holds their tokenizer with them.
-    pub fn holds_files(&mut self, origin: &Origin) {
-        let Origin::Files(files) = origin else { return };
-        let Ok(own) = &files.tokenizer else { return };
-        self.holds(Arc::as_ptr(own) as usize);
-    }
-
-    /// A stage's body that holds something resident.
-    pub fn holds(&mut self, address: usize) {
-        if let Some((_, _, until)) = self.resident.iter_mut().find(|(known, ..)| *known == address) {
-            *until = self.index;
+    /// Something that is in memory from before the first phase to the end.
+    pub fn resident_throughout(&mut self, address: usize, holding: Holding) {
+        if !self.resident.iter().any(|(known, ..)| *known == address) {
+            self.resident.push((address, holding, usize::MAX));
         }
     }
 
