@@ -2,7 +2,7 @@
 
 use super::oracle::Oracle;
 use super::*;
-use crate::kernels::{Buf, Spec};
+use crate::kernels::Buf;
 
 /// Loss, and gradients by name.
 type Learnt = (f64, Vec<(String, Vec<f32>)>);
