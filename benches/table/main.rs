@@ -131,10 +131,13 @@ fn in_child(name: &str, wish: &Wish) -> Outcome {
     text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
+/// Keys that the text has no column for.
+const HIDDEN: [&str; 4] = ["work", "profile", "shape", "turned"];
+
 /// One result a line; a profile as a table under it.
 fn show(line: &Value) {
     let mut said = Vec::new();
-    for (key, value) in line.as_object().into_iter().flatten().filter(|(key, _)| *key != "work" && *key != "profile") {
+    for (key, value) in line.as_object().into_iter().flatten().filter(|(key, _)| !HIDDEN.contains(&key.as_str())) {
         said.push(match value {
             Value::Number(n) => format!("{key} {}", short(n.as_f64().unwrap_or(0.0))),
             other => format!("{key} {}", other.as_str().map_or_else(|| other.to_string(), str::to_owned)),

@@ -3,10 +3,11 @@
 use gemm::Parallelism;
 use rayon::prelude::*;
 use serde_json::Value;
+use tunepipe::kernels::{Heap, Key, Mat, MatMut, Pool, Spec, fill_normal, matmul};
 use tunepipe::model::{Proj, Shape};
 
 use crate::took::Took;
-use crate::{Outcome, Wish, line, median};
+use crate::{Outcome, Wish, line, median, seconds};
 
 /// One product c = a·b as the engine lays it out: m × k times k × n.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -244,22 +245,35 @@ pub fn shape() -> Result<Shape, tunepipe::text::Fault> {
     }))
 }
 
-/// GFLOP/s of the larger products of a LoRA step.
+/// GFLOP/s of the larger products of a LoRA step, as the engine makes them.
 pub fn rates(wish: &Wish) -> Outcome {
     let step = Step { rows: 4, length: 256, rank: Some(8), recompute: false };
-    let mut yardstick = Yardstick::new(&shape()?, &step);
-    let products: Vec<Product> = yardstick.products.clone();
+    let products = of_step(&shape()?, &step).into_iter().filter(|p| p.m.min(p.k).min(p.n) > 64);
     let mut lines: Vec<Value> = Vec::new();
-    for product in products.into_iter().filter(|p| p.m.min(p.k).min(p.n) > 64) {
-        let Product { m, k, n, .. } = product;
-        yardstick.run(&product);
-        let times = (0..wish.rounds.max(3)).map(|_| {
-            let start = std::time::Instant::now();
-            yardstick.run(&product);
-            start.elapsed().as_secs_f64()
-        });
-        let rate = 2.0 * (m * k * n) as f64 / median(times.collect()) / 1e9;
-        lines.push(line(&format!("matmul {m}x{k}x{n} {:?}", product.layout), &[("gflops", rate)]));
+    for Product { m, k, n, layout, .. } in products {
+        let noise = |len: usize, seed| {
+            let mut buf = Heap.take("", Spec::f32(&[len]))?;
+            fill_normal(buf.view_mut(), 1.0, Key::new(seed))?;
+            Ok::<_, tunepipe::text::Fault>(buf)
+        };
+        let (a, b, mut c) = (noise(m * k, 1)?, noise(k * n, 2)?, noise(m * n, 3)?);
+        let mut times = Vec::new();
+        for round in 0..wish.rounds.max(5) + 1 {
+            let (a, b) = match layout {
+                Layout::Forward => (Mat::new(a.view(), m, k), Mat::new(b.view(), n, k).t()),
+                Layout::Backward => (Mat::new(a.view(), m, k), Mat::new(b.view(), k, n)),
+                Layout::Gradient => (Mat::new(a.view(), k, m).t(), Mat::new(b.view(), k, n)),
+            };
+            let took = seconds(|| matmul(MatMut::new(c.view_mut(), m, n), a, b, 1.0, 0.0))?;
+            if round > 0 {
+                times.push(took);
+            }
+        }
+        let rate = 2.0 * (m * k * n) as f64 / median(times) / 1e9;
+        let mut line = line(&format!("matmul {m}x{k}x{n} {layout:?}"), &[("gflops", rate)]);
+        line["shape"] = serde_json::json!([m, k, n]);
+        line["turned"] = serde_json::json!(layout == Layout::Forward);
+        lines.push(line);
     }
     Ok(lines)
 }

@@ -1,6 +1,8 @@
 //! Causal attention inside each segment, with grouped queries.
 //!
-//! Scores exist for one block of query rows at a time, so nothing of size heads × T × T does. A task is one head of one
+//! Scores exist for one block of query rows against one chunk of keys at a time, so nothing of size heads × T × T does,
+//! and what does stays in a core's cache; chunks behind the diagonal are passed over. Keys (and, on the way back, values)
+//! are turned once for all blocks of query rows, since a product would else turn them for each. A task is one head of one
 //! segment (on the way back: one key-value head with the query heads that share it), and what it computes depends on
 //! nothing but the task: which thread takes it, and in which scratch, leaves no trace.
 
@@ -12,12 +14,18 @@ use rayon::prelude::*;
 use super::clock::{Work, running};
 use super::matmul::{Shared, Tile, TileMut, multiply_alone};
 use super::shape::{expect, product, rows, wrong};
-use super::vector::{dot, exp_in_place, max, wide};
+use super::vector::{dot, exp, exp_in_place, max, wide};
 use super::{View, ViewMut};
 use crate::text::Result;
 
 /// Query rows scored at a time.
 const BLOCK: usize = 64;
+/// Keys scored at a time; fewer than a block's that are left over join the chunk before them.
+const CHUNK: usize = 512;
+/// Query rows from which turning the keys pays.
+const TURNED: usize = 64;
+/// Rows of turned keys are whole vectors and one more apart, so that they do not fall into the same lines of the cache.
+const VECTOR: usize = 16;
 
 /// The form of the heads. Rows of q are `heads · head_dim` wide, those of k and v `kv_heads · head_dim`; query heads
 /// `g·heads/kv_heads …` share key-value head `g`. Scores are scaled by 1/√head_dim.
@@ -69,12 +77,20 @@ impl Heads {
 /// `longest_k` keys. Less scratch costs speed only, down to one thread's.
 pub fn attention_scratch(h: &Heads, longest_k: usize, threads: usize) -> Result<usize> {
     h.check()?;
-    product("scratch", slot(longest_k)?, threads.max(1))
+    product("scratch", slot(h, longest_k)?, threads.max(1))
 }
 
-/// Scratch of one task: scores and their gradients for a block of query rows.
-fn slot(longest_k: usize) -> Result<usize> {
-    product("scratch", 2 * BLOCK, longest_k)
+/// Scratch of one task: scores and their gradients for a block of query rows, keys and values turned.
+fn slot(h: &Heads, longest_k: usize) -> Result<usize> {
+    let scores = 2 * BLOCK * longest_k.min(CHUNK + BLOCK);
+    let apart = longest_k.checked_add(2 * VECTOR).ok_or_else(|| wrong("`k` is too large to address".to_owned()))?;
+    let turned = product("scratch", product("scratch", 2, h.head_dim)?, apart)?;
+    turned.checked_add(scores).ok_or_else(|| wrong("`scratch` is too large to address".to_owned()))
+}
+
+/// How far apart rows of turned keys are.
+fn apart(keys: usize) -> usize {
+    keys.next_multiple_of(VECTOR) + VECTOR
 }
 
 /// o = softmax(q·kᵀ/√head_dim, causal)·v and lse = ln Σ e^score, `[n, heads]`, for the way back.
@@ -97,7 +113,7 @@ pub fn attention(
     expect("o", o.len(), input.q.len())?;
     expect("lse", lse.len(), product("lse", n, h.heads)?)?;
     let (o, lse) = (Shared::new(o), Shared::new(lse));
-    spread(scratch, longest(segs), segs.len() * h.heads, |task, scores| {
+    spread(scratch, slot(h, longest(segs))?, segs.len() * h.heads, |task, scores| {
         forward(&input, &segs[task / h.heads], task % h.heads, &o, &lse, scores);
     })
 }
@@ -145,7 +161,7 @@ pub fn attention_backward(
     expect("k", input.k.len(), product("k", covered, input.kv_width)?)?;
     let (dq, dk, dv) = (Shared::new(dq), Shared::new(dk), Shared::new(dv));
     let outer = Outer { d_o, o, lse };
-    spread(scratch, longest(segs), segs.len() * h.kv_heads, |task, scratch| {
+    spread(scratch, slot(h, longest(segs))?, segs.len() * h.kv_heads, |task, scratch| {
         backward(&input, &outer, &segs[task / h.kv_heads], task % h.kv_heads, [&dq, &dk, &dv], scratch);
     })
 }
@@ -230,11 +246,10 @@ fn longest(segs: &[Segment]) -> usize {
 }
 
 /// Runs every task once, each worker in its own part of the scratch.
-fn spread(scratch: &mut [f32], longest_k: usize, tasks: usize, run: impl Fn(usize, &mut [f32]) + Sync) -> Result<()> {
+fn spread(scratch: &mut [f32], slot: usize, tasks: usize, run: impl Fn(usize, &mut [f32]) + Sync) -> Result<()> {
     if tasks == 0 {
         return Ok(());
     }
-    let slot = slot(longest_k)?;
     let slots = scratch.len() / slot;
     if slots == 0 {
         return Err(wrong(format!("`scratch` has {} elements where at least {slot} are needed", scratch.len())));
@@ -263,39 +278,109 @@ fn query_blocks(seg: &Segment) -> impl Iterator<Item = (Range<usize>, usize)> {
     })
 }
 
+/// The chunks of the first `keys` keys.
+fn chunks(keys: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let end = if keys - start < CHUNK + BLOCK { keys } else { start + CHUNK };
+        let chunk = start..end;
+        start = end;
+        (!chunk.is_empty()).then_some(chunk)
+    })
+}
+
+/// Keys or values of a segment and a head as the right factor of scores, `[head_dim, keys]`: turned into scratch where
+/// many query rows read them, else as they lie.
+enum Across<'a> {
+    Turned { room: &'a [f32], apart: usize },
+    AsTheyLie { of: &'a [f32] },
+}
+
+impl<'a> Across<'a> {
+    fn new(input: &Input<'_>, of: &'a [f32], seg: &Segment, kv_head: usize, room: &'a mut [f32]) -> Self {
+        if seg.q.len() < TURNED {
+            return Across::AsTheyLie { of };
+        }
+        let (dim, apart, keys) = (input.heads.head_dim, apart(seg.k.len()), seg.k.len());
+        let room = &mut room[..dim * apart];
+        for first in (0..keys).step_by(VECTOR) {
+            let some = VECTOR.min(keys - first);
+            let start = (seg.k.start + first) * input.kv_width + kv_head * dim;
+            for d in 0..dim {
+                for (i, to) in room[d * apart + first..][..some].iter_mut().enumerate() {
+                    *to = of[start + i * input.kv_width + d];
+                }
+            }
+        }
+        Across::Turned { room, apart }
+    }
+
+    fn of(&self, input: &Input<'a>, seg: &Segment, kv_head: usize, chunk: &Range<usize>) -> Tile<'a> {
+        match *self {
+            Across::Turned { room, apart } => {
+                Tile::rows(&room[chunk.start..], input.heads.head_dim, chunk.len(), apart)
+            }
+            Across::AsTheyLie { of } => input.key(of, kv_head, &rows_of(seg, chunk)).t(),
+        }
+    }
+}
+
+/// The rows of k that a chunk of a segment's keys are.
+fn rows_of(seg: &Segment, chunk: &Range<usize>) -> Range<usize> {
+    seg.k.start + chunk.start..seg.k.start + chunk.end
+}
+
 fn forward(input: &Input<'_>, seg: &Segment, head: usize, o: &Shared<'_>, lse: &Shared<'_>, scratch: &mut [f32]) {
     let heads = input.heads.heads;
     let kv_head = head / input.heads.group();
+    let (scores, turned) = scratch.split_at_mut(scores_of(seg));
+    let across = Across::new(input, input.k, seg, kv_head, turned);
     for (rows, seen) in query_blocks(seg) {
-        // The keys that the block's last row sees; the block's other rows see less, and zeros stand for the rest.
-        let keys = seen + rows.len() - 1;
-        let key_rows = seg.k.start..seg.k.start + keys;
-        let scores = &mut scratch[..rows.len() * keys];
         let q = input.query(input.q, head, &rows);
-        let k = input.key(input.k, kv_head, &key_rows);
-        multiply_alone(TileMut::rows(scores, rows.len(), keys, keys), q, k.t(), input.heads.scale(), 0.0);
-        let mut sums = [0.0f32; BLOCK];
-        // SAFETY: rows belong to one segment and the column to one head, so to this task alone.
-        let mut lse = unsafe { lse.tile(rows.start * heads + head, rows.len(), 1, heads) };
-        for (i, row) in scores.chunks_exact_mut(keys).enumerate() {
-            let (visible, hidden) = row.split_at_mut(seen + i);
-            let (top, sum) = wide!({
-                let top = max(visible);
-                (top, exp_in_place(visible, top))
-            });
-            hidden.fill(0.0);
-            sums[i] = sum;
-            lse.row(i).fill(top + sum.ln());
-        }
-        // SAFETY: as above, for the head's columns.
+        // SAFETY: rows belong to one segment and the columns to one head, so to this task alone.
         let mut o = unsafe { input.query_mut(o, head, &rows) };
-        let scores = Tile::rows(scores, rows.len(), keys, keys);
-        multiply_alone(o.reborrow(), scores, input.key(input.v, kv_head, &key_rows), 1.0, 0.0);
-        for (i, sum) in sums[..rows.len()].iter().enumerate() {
+        // Largest score so far and the sum of exponentials below it.
+        let (mut tops, mut sums) = ([f32::NEG_INFINITY; BLOCK], [0.0f32; BLOCK]);
+        // The keys that the block's last row sees; the block's other rows see less, and zeros stand for the rest.
+        for chunk in chunks(seen + rows.len() - 1) {
+            let (keys, first) = (chunk.len(), chunk.start == 0);
+            let scores = &mut scores[..rows.len() * keys];
+            let k = across.of(input, seg, kv_head, &chunk);
+            multiply_alone(TileMut::rows(scores, rows.len(), keys, keys), q, k, input.heads.scale(), 0.0);
+            for (i, row) in scores.chunks_exact_mut(keys).enumerate() {
+                let (visible, hidden) = row.split_at_mut((seen + i).saturating_sub(chunk.start).min(keys));
+                hidden.fill(0.0);
+                if visible.is_empty() {
+                    continue;
+                }
+                let (top, factor, sum) = wide!({
+                    let found = max(visible);
+                    let top = if found > tops[i] { found } else { tops[i] };
+                    (top, exp(tops[i] - top), exp_in_place(visible, top))
+                });
+                if !first && factor != 1.0 {
+                    wide!(o.row(i).iter_mut().for_each(|o| *o *= factor));
+                }
+                sums[i] = if first { sum } else { sums[i] * factor + sum };
+                tops[i] = top;
+            }
+            let (p, v) =
+                (Tile::rows(scores, rows.len(), keys, keys), input.key(input.v, kv_head, &rows_of(seg, &chunk)));
+            multiply_alone(o.reborrow(), p, v, 1.0, if first { 0.0 } else { 1.0 });
+        }
+        // SAFETY: as above, for the head's column.
+        let mut lse = unsafe { lse.tile(rows.start * heads + head, rows.len(), 1, heads) };
+        for (i, (top, sum)) in tops.iter().zip(&sums).take(rows.len()).enumerate() {
+            lse.row(i).fill(top + sum.ln());
             let inverse = 1.0 / sum;
             wide!(o.row(i).iter_mut().for_each(|o| *o *= inverse));
         }
     }
+}
+
+/// Scratch for the scores and their gradients of a segment's blocks; what follows is for turned keys.
+fn scores_of(seg: &Segment) -> usize {
+    2 * BLOCK * seg.k.len().min(CHUNK + BLOCK)
 }
 
 fn backward(
@@ -306,49 +391,58 @@ fn backward(
     [dq, dk, dv]: [&Shared<'_>; 3],
     scratch: &mut [f32],
 ) {
-    let (heads, group, scale) = (input.heads.heads, input.heads.group(), input.heads.scale());
+    let (group, scale) = (input.heads.group(), input.heads.scale());
     for of in [dk, dv] {
         // SAFETY: key rows belong to one segment and the columns to one key-value head, so to this task alone; of each
         // output, the task uses one tile at a time.
         let mut tile = unsafe { input.key_mut(of, kv_head, &seg.k) };
         (0..seg.k.len()).for_each(|row| tile.row(row).fill(0.0));
     }
-    let (scores, gradients) = scratch.split_at_mut(scratch.len() / 2);
+    let (scores, turned) = scratch.split_at_mut(scores_of(seg));
+    let (scores, gradients) = scores.split_at_mut(scores.len() / 2);
+    let (k_room, v_room) = turned.split_at_mut(turned.len() / 2);
+    let across_k = Across::new(input, input.k, seg, kv_head, k_room);
+    let across_v = Across::new(input, input.v, seg, kv_head, v_room);
     for head in kv_head * group..(kv_head + 1) * group {
         for (rows, seen) in query_blocks(seg) {
-            let keys = seen + rows.len() - 1;
-            let key_rows = seg.k.start..seg.k.start + keys;
-            let (n, area) = (rows.len(), rows.len() * keys);
-            let (scores, gradients) = (&mut scores[..area], &mut gradients[..area]);
+            let n = rows.len();
             let (q, d_o) = (input.query(input.q, head, &rows), input.query(outer.d_o, head, &rows));
-            let (k, v) = (input.key(input.k, kv_head, &key_rows), input.key(input.v, kv_head, &key_rows));
-
-            multiply_alone(TileMut::rows(scores, n, keys, keys), q, k.t(), scale, 0.0);
-            multiply_alone(TileMut::rows(gradients, n, keys, keys), d_o, v.t(), 1.0, 0.0);
-            for (i, (p, dp)) in scores.chunks_exact_mut(keys).zip(gradients.chunks_exact_mut(keys)).enumerate() {
-                let row = rows.start + i;
-                let (d_o, o) = (input.row(outer.d_o, head, row), input.row(outer.o, head, row));
-                let lse = outer.lse[row * heads + head];
-                let (p, p_hidden) = p.split_at_mut(seen + i);
-                let (dp, dp_hidden) = dp.split_at_mut(seen + i);
-                wide!({
-                    exp_in_place(p, lse);
-                    let mean = dot(d_o, o);
-                    for (dp, p) in dp.iter_mut().zip(p.iter()) {
-                        *dp = p * (*dp - mean) * scale;
-                    }
-                });
-                p_hidden.fill(0.0);
-                dp_hidden.fill(0.0);
+            let mut means = [0.0f32; BLOCK];
+            for (mean, row) in means.iter_mut().zip(rows.clone()) {
+                *mean = wide!(dot(input.row(outer.d_o, head, row), input.row(outer.o, head, row)));
             }
-            let p = Tile::rows(scores, n, keys, keys);
-            let ds = Tile::rows(gradients, n, keys, keys);
-            // SAFETY: as above; and the rows and columns of dq belong to one segment and to a head of this task's group.
-            let (dv, dk) = unsafe { (input.key_mut(dv, kv_head, &key_rows), input.key_mut(dk, kv_head, &key_rows)) };
-            let dq = unsafe { input.query_mut(dq, head, &rows) };
-            multiply_alone(dv, p.t(), d_o, 1.0, 1.0);
-            multiply_alone(dk, ds.t(), q, 1.0, 1.0);
-            multiply_alone(dq, ds, k, 1.0, 0.0);
+            // SAFETY: the rows and columns of dq belong to one segment and to a head of this task's group.
+            let mut dq = unsafe { input.query_mut(dq, head, &rows) };
+            for chunk in chunks(seen + n - 1) {
+                let (keys, area) = (chunk.len(), n * chunk.len());
+                let (scores, gradients) = (&mut scores[..area], &mut gradients[..area]);
+                let (k, v) = (across_k.of(input, seg, kv_head, &chunk), across_v.of(input, seg, kv_head, &chunk));
+                multiply_alone(TileMut::rows(scores, n, keys, keys), q, k, scale, 0.0);
+                multiply_alone(TileMut::rows(gradients, n, keys, keys), d_o, v, 1.0, 0.0);
+                for (i, (p, dp)) in scores.chunks_exact_mut(keys).zip(gradients.chunks_exact_mut(keys)).enumerate() {
+                    let (lse, mean) = (outer.lse[(rows.start + i) * input.heads.heads + head], means[i]);
+                    let visible = (seen + i).saturating_sub(chunk.start).min(keys);
+                    let (p, p_hidden) = p.split_at_mut(visible);
+                    let (dp, dp_hidden) = dp.split_at_mut(visible);
+                    wide!({
+                        exp_in_place(p, lse);
+                        for (dp, p) in dp.iter_mut().zip(p.iter()) {
+                            *dp = p * (*dp - mean) * scale;
+                        }
+                    });
+                    p_hidden.fill(0.0);
+                    dp_hidden.fill(0.0);
+                }
+                let (p, ds) = (Tile::rows(scores, n, keys, keys), Tile::rows(gradients, n, keys, keys));
+                let key_rows = rows_of(seg, &chunk);
+                // SAFETY: as above for key rows.
+                let (dv, dk) =
+                    unsafe { (input.key_mut(dv, kv_head, &key_rows), input.key_mut(dk, kv_head, &key_rows)) };
+                multiply_alone(dv, p.t(), d_o, 1.0, 1.0);
+                multiply_alone(dk, ds.t(), q, 1.0, 1.0);
+                let beta = if chunk.start == 0 { 0.0 } else { 1.0 };
+                multiply_alone(dq.reborrow(), ds, input.key(input.k, kv_head, &key_rows), 1.0, beta);
+            }
         }
     }
 }

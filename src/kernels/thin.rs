@@ -2,7 +2,9 @@
 //! a few rows. `gemm` fills its register tiles half or less there; these read the wide matrix once for several of the
 //! thin one's rows.
 //!
-//! Sums go over lanes of fixed number and blocks of fixed length, so they depend on shapes alone.
+//! Every sum goes over the lanes of a vector and blocks of fixed length, so on one machine it depends on shapes alone.
+
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -17,7 +19,6 @@ use crate::text::Result;
 /// Rows of a thin matrix up to which these kernels are the faster ones.
 pub const THIN: usize = 32;
 
-const LANES: usize = 16;
 /// Rows of x, and of the thin matrix, that one tile takes.
 const TILE: usize = 4;
 /// Rows of x that a task takes.
@@ -32,86 +33,114 @@ pub fn thin_product(y: ViewMut<'_>, x: View<'_>, m: View<'_>, thin: usize, alpha
     expect("y", y.len(), product("y", n, thin)?)?;
     blocks(y, ROWS * thin, |start, y| {
         let x = &x[start / thin * k..][..y.len() / thin * k];
-        wide!(multiply(y, x, m, (k, thin), alpha));
+        pulp::Arch::new().dispatch(Multiply { y, x, m, k, thin, alpha });
     });
     Ok(())
 }
 
-#[inline(always)]
-fn multiply(y: &mut [f32], x: &[f32], m: &[f32], (k, thin): (usize, usize), alpha: f32) {
-    let (mut x, mut y) = (x, y);
-    while y.len() >= TILE * thin {
-        let (four, rest) = x.split_at(TILE * k);
-        let (out, left) = y.split_at_mut(TILE * thin);
-        multiply_rows::<TILE>(out, four, m, (k, thin), alpha);
-        (x, y) = (rest, left);
-    }
-    for (y, x) in y.chunks_exact_mut(thin).zip(x.chunks_exact(k)) {
-        multiply_rows::<1>(y, x, m, (k, thin), alpha);
-    }
+/// A block of rows of [`thin_product`].
+struct Multiply<'a> {
+    y: &'a mut [f32],
+    x: &'a [f32],
+    m: &'a [f32],
+    k: usize,
+    thin: usize,
+    alpha: f32,
 }
 
-#[inline(always)]
-fn multiply_rows<const R: usize>(y: &mut [f32], x: &[f32], m: &[f32], (k, thin): (usize, usize), alpha: f32) {
-    let mut put = |row: usize, col: usize, sum: f32| y[row * thin + col] = alpha * sum;
-    let mut col = 0;
-    while col + TILE <= thin {
-        let sums = tile::<R, TILE>(x, &m[col * k..], k);
-        (0..R).for_each(|r| (0..TILE).for_each(|c| put(r, col + c, sums[r][c])));
-        col += TILE;
-    }
-    for col in col..thin {
-        let sums = tile::<R, 1>(x, &m[col * k..], k);
-        (0..R).for_each(|r| put(r, col, sums[r][0]));
-    }
-}
+/// Through vectors of the machine's own width: left to itself, the compiler takes these sums apart.
+impl pulp::WithSimd for Multiply<'_> {
+    type Output = ();
 
-/// Every dot product of `R` rows of `x` with `C` rows of `m`, rows of `k`. What a sum comes to does not depend on the
-/// tile it is made in.
-#[inline(always)]
-fn tile<const R: usize, const C: usize>(x: &[f32], m: &[f32], k: usize) -> [[f32; C]; R] {
-    let x: [&[f32]; R] = std::array::from_fn(|r| &x[r * k..][..k]);
-    let m: [&[f32]; C] = std::array::from_fn(|c| &m[c * k..][..k]);
-    let mut lanes = [[[0.0f32; LANES]; C]; R];
-    let whole = k / LANES * LANES;
-    let mut at = 0;
-    while at < whole {
-        let x: [&[f32; LANES]; R] = std::array::from_fn(|r| lane(x[r], at));
-        let m: [&[f32; LANES]; C] = std::array::from_fn(|c| lane(m[c], at));
-        for r in 0..R {
-            for c in 0..C {
-                for l in 0..LANES {
-                    lanes[r][c][l] = x[r][l].mul_add(m[c][l], lanes[r][c][l]);
+    #[inline(always)]
+    fn with_simd<S: pulp::Simd>(self, simd: S) {
+        let Multiply { y, x, m, k, thin, alpha } = self;
+        let tiled = thin / TILE * TILE;
+        let blocks = x.chunks_exact(TILE * k);
+        let (rest, done) = (blocks.remainder(), blocks.len() * TILE * thin);
+        for (y, x) in y.chunks_exact_mut(TILE * thin).zip(blocks) {
+            for (col, m) in (0..tiled).step_by(TILE).zip(m.chunks_exact(TILE * k)) {
+                let sums = tile(simd, x, m, k);
+                for (y, sums) in y.chunks_exact_mut(thin).zip(sums) {
+                    for (y, sum) in y[col..].iter_mut().zip(sums) {
+                        *y = alpha * sum;
+                    }
                 }
             }
-        }
-        at += LANES;
-    }
-    for l in 0..k - whole {
-        for r in 0..R {
-            for c in 0..C {
-                lanes[r][c][l] = x[r][whole + l].mul_add(m[c][whole + l], lanes[r][c][l]);
+            for (y, x) in y.chunks_exact_mut(thin).zip(x.chunks_exact(k)) {
+                singly(simd, &mut y[tiled..], x, &m[tiled * k..], alpha);
             }
         }
-    }
-    lanes.map(|row| row.map(fold))
-}
-
-#[inline(always)]
-fn lane(x: &[f32], at: usize) -> &[f32; LANES] {
-    x[at..].first_chunk().unwrap_or(&[0.0; LANES])
-}
-
-#[inline(always)]
-fn fold(mut lanes: [f32; LANES]) -> f32 {
-    let mut half = LANES / 2;
-    while half > 0 {
-        for l in 0..half {
-            lanes[l] += lanes[l + half];
+        for (y, x) in y[done..].chunks_exact_mut(thin).zip(rest.chunks_exact(k)) {
+            singly(simd, y, x, m, alpha);
         }
-        half /= 2;
     }
-    lanes[0]
+}
+
+/// One row's products, one after the other.
+#[inline(always)]
+fn singly<S: pulp::Simd>(simd: S, y: &mut [f32], x: &[f32], m: &[f32], alpha: f32) {
+    let (xs, x_tail) = S::as_simd_f32s(x);
+    for (y, m) in y.iter_mut().zip(m.chunks_exact(x.len())) {
+        let (ms, m_tail) = S::as_simd_f32s(m);
+        let mut sum = simd.splat_f32s(0.0);
+        for (x, m) in xs.iter().zip(ms) {
+            sum = simd.mul_add_f32s(*x, *m, sum);
+        }
+        // Zeros stand for what is missing of the last vector; adding their product changes no sum.
+        if !x_tail.is_empty() {
+            sum = simd.mul_add_f32s(simd.partial_load_f32s(x_tail), simd.partial_load_f32s(m_tail), sum);
+        }
+        *y = alpha * simd.reduce_sum_f32s(sum);
+    }
+}
+
+/// Every dot product of four rows with four, each to the bit as alone.
+#[inline(always)]
+fn tile<S: pulp::Simd>(simd: S, x: &[f32], m: &[f32], k: usize) -> [[f32; TILE]; TILE] {
+    let ([x0, x1, x2, x3], x_tails) = quarters::<S>(x, k);
+    let ([m0, m1, m2, m3], m_tails) = quarters::<S>(m, k);
+    let mut sums = [[simd.splat_f32s(0.0); TILE]; TILE];
+    // The rows are walked side by side, so that no bound is checked between them.
+    let xs = x0.iter().zip(x1).zip(x2.iter().zip(x3));
+    let ms = m0.iter().zip(m1).zip(m2.iter().zip(m3));
+    for (((x0, x1), (x2, x3)), ((m0, m1), (m2, m3))) in xs.zip(ms) {
+        add_products(simd, &mut sums, [*x0, *x1, *x2, *x3], [*m0, *m1, *m2, *m3]);
+    }
+    if !x_tails[0].is_empty() {
+        let (x, m) = (last(simd, x_tails), last(simd, m_tails));
+        add_products(simd, &mut sums, x, m);
+    }
+    let mut reduced = [[0.0; TILE]; TILE];
+    for r in 0..TILE {
+        for c in 0..TILE {
+            reduced[r][c] = simd.reduce_sum_f32s(sums[r][c]);
+        }
+    }
+    reduced
+}
+
+/// The last vector of four rows. (A closure given to `map` would be compiled for a machine without wide vectors.)
+#[inline(always)]
+fn last<S: pulp::Simd>(simd: S, [a, b, c, d]: [&[f32]; TILE]) -> [S::f32s; TILE] {
+    [simd.partial_load_f32s(a), simd.partial_load_f32s(b), simd.partial_load_f32s(c), simd.partial_load_f32s(d)]
+}
+
+#[inline(always)]
+fn add_products<S: pulp::Simd>(simd: S, sums: &mut [[S::f32s; TILE]; TILE], x: [S::f32s; TILE], m: [S::f32s; TILE]) {
+    for r in 0..TILE {
+        for c in 0..TILE {
+            sums[r][c] = simd.mul_add_f32s(x[r], m[c], sums[r][c]);
+        }
+    }
+}
+
+/// Four rows of `k` as whole vectors and what is left of each.
+#[inline(always)]
+fn quarters<S: pulp::Simd>(x: &[f32], k: usize) -> ([&[S::f32s]; TILE], [&[f32]; TILE]) {
+    let ((a, b), (c, d)) = (x[..2 * k].split_at(k), x[2 * k..4 * k].split_at(k));
+    let (a, b, c, d) = (S::as_simd_f32s(a), S::as_simd_f32s(b), S::as_simd_f32s(c), S::as_simd_f32s(d));
+    ([a.0, b.0, c.0, d.0], [a.1, b.1, c.1, d.1])
 }
 
 /// Columns of x that one task sums, and rows whose sum is made in registers before it is added.
@@ -163,40 +192,60 @@ fn sum_columns(
     l: &[f32],
     x: &[f32],
     (n, thin, k): (usize, usize, usize),
-    columns: std::ops::Range<usize>,
+    columns: Range<usize>,
     mut add: impl FnMut(usize, &[f32]),
 ) {
-    let cols = columns.len();
-    for first in (0..n).step_by(DEPTH) {
+    let mut first = 0;
+    while first < n {
         let rows = first..n.min(first + DEPTH);
-        for j in (0..thin).step_by(TILE) {
-            let tall = TILE.min(thin - j);
-            let mut sums = [[0.0f32; COLUMNS]; TILE];
-            if tall == TILE && cols == COLUMNS {
-                for i in rows.clone() {
-                    let x: &[f32; COLUMNS] = x[i * k + columns.start..].first_chunk().unwrap_or(&[0.0; COLUMNS]);
-                    let l: &[f32; TILE] = l[i * thin + j..].first_chunk().unwrap_or(&[0.0; TILE]);
-                    for t in 0..TILE {
-                        for c in 0..COLUMNS {
-                            sums[t][c] = l[t].mul_add(x[c], sums[t][c]);
+        let mut j = 0;
+        while j < thin {
+            let tall = if j + TILE <= thin { TILE } else { 1 };
+            if columns.len() < COLUMNS {
+                let mut sums = [0.0f32; COLUMNS];
+                let sums = &mut sums[..columns.len()];
+                for j in j..j + tall {
+                    sums.fill(0.0);
+                    for i in rows.clone() {
+                        for (sum, x) in sums.iter_mut().zip(&x[i * k + columns.start..]) {
+                            *sum = l[i * thin + j].mul_add(*x, *sum);
                         }
                     }
+                    add(j, sums);
                 }
+            } else if tall == TILE {
+                let sums = strip::<TILE>(l, x, rows.clone(), (thin, k), j, columns.start);
+                (0..TILE).for_each(|t| add(j + t, &sums[t]));
             } else {
-                for i in rows.clone() {
-                    let (x, l) = (&x[i * k + columns.start..][..cols], &l[i * thin + j..][..tall]);
-                    for (sums, l) in sums.iter_mut().zip(l) {
-                        for (sum, x) in sums.iter_mut().zip(x) {
-                            *sum = l.mul_add(*x, *sum);
-                        }
-                    }
-                }
+                add(j, &strip::<1>(l, x, rows.clone(), (thin, k), j, columns.start)[0]);
             }
-            for (t, sums) in sums.iter().take(tall).enumerate() {
-                add(j + t, &sums[..cols]);
+            j += tall;
+        }
+        first = rows.end;
+    }
+}
+
+/// `T` rows of sums over whole columns; as in [`tile`], they stay in registers.
+#[inline(always)]
+fn strip<const T: usize>(
+    l: &[f32],
+    x: &[f32],
+    rows: Range<usize>,
+    (thin, k): (usize, usize),
+    j: usize,
+    start: usize,
+) -> [[f32; COLUMNS]; T] {
+    let mut sums = [[0.0f32; COLUMNS]; T];
+    let (x, l) = (&x[rows.start * k..rows.end * k], &l[rows.start * thin..rows.end * thin]);
+    for (x, l) in x.chunks_exact(k).zip(l.chunks_exact(thin)) {
+        let (Some(x), Some(l)) = (x[start..].first_chunk::<COLUMNS>(), l[j..].first_chunk::<T>()) else { break };
+        for t in 0..T {
+            for c in 0..COLUMNS {
+                sums[t][c] = l[t].mul_add(x[c], sums[t][c]);
             }
         }
     }
+    sums
 }
 
 /// `y` `[cols, rows]` becomes the transpose of `x` `[rows, cols]`; one of the two is thin.

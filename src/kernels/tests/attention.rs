@@ -130,6 +130,48 @@ fn ragged_segments() {
     Case::new(SMALL, packed(&[1])).check_forward();
 }
 
+/// Several chunks of keys, the last one whole, short and with the remainder of a chunk; long queries and single ones.
+#[test]
+fn chunks_of_keys_join() {
+    let h = Heads { heads: 2, kv_heads: 1, head_dim: 8 };
+    Case::new(h, packed(&[1024, 575, 576, 577])).check_forward();
+    Case::new(h, vec![Segment { q: 0..1, k: 0..1300 }, Segment { q: 1..91, k: 0..1290 }]).check_forward();
+}
+
+/// Gradients over chunks of keys, against the definition in f64.
+#[test]
+fn chunks_of_keys_join_on_the_way_back() {
+    let h = Heads { heads: 2, kv_heads: 1, head_dim: 4 };
+    let case = Case::new(h, packed(&[1100]));
+    let found = same_on_threads(|| case.backward().concat());
+    let (q, k, v, d_o) = (wide64(&case.q), wide64(&case.k), wide64(&case.v), wide64(&case.d_o));
+    let (n, d, scale) = (1100, 4, 0.5);
+    let mut wanted = vec![0.0; 2 * n * d + 2 * n * d];
+    let (dq, rest) = wanted.split_at_mut(2 * n * d);
+    let (dk, dv) = rest.split_at_mut(n * d);
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    for row in 0..2 * n {
+        let (q, d_o) = (&q[row * d..][..d], &d_o[row * d..][..d]);
+        let keys = row / 2 + 1;
+        let scores: Vec<f64> = (0..keys).map(|key| (scale * dot(q, &k[key * d..][..d])).exp()).collect();
+        let whole: f64 = scores.iter().sum();
+        let dp: Vec<f64> = (0..keys).map(|key| dot(d_o, &v[key * d..][..d])).collect();
+        let mean: f64 = scores.iter().zip(&dp).map(|(p, dp)| p / whole * dp).sum();
+        for key in 0..keys {
+            let (p, ds) = (scores[key] / whole, scores[key] / whole * (dp[key] - mean) * scale);
+            for j in 0..d {
+                dq[row * d + j] += ds * k[key * d + j];
+                dk[key * d + j] += ds * q[j];
+                dv[key * d + j] += p * d_o[j];
+            }
+        }
+    }
+    let (nq, nk) = (case.q.len(), case.k.len());
+    for part in [0..nq, nq..nq + nk, nq + nk..nq + 2 * nk] {
+        assert_close(&found[part.clone()], &wanted[part], 1e-5);
+    }
+}
+
 #[test]
 fn cached_keys_are_seen() {
     // One new token after 80; a block of new tokens after none; and keys of other rows than the queries'.
