@@ -71,8 +71,11 @@ mod tests {
 
     #[test]
     fn over_any_limit_is_refused_and_at_the_limit_is_not() {
-        let schedule =
-            |bytes| Schedule::<()> { floor: vec![Holding::new("program", Place::Ram, bytes, "")], stages: vec![] };
+        let schedule = |bytes| Schedule::<()> {
+            floor: vec![Holding::new("program", Place::Ram, bytes, "")],
+            resident: vec![],
+            stages: vec![],
+        };
         let limits = Limits { ram: Some(10), ..Limits::default() };
         // A schedule of no stage has no phase, so the floor alone weighs nothing.
         assert!(admit(schedule(11), &limits).expect("adds up").is_ok());

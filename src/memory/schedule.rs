@@ -45,5 +45,7 @@ pub struct StagePlan<B> {
 pub struct Schedule<B> {
     /// The process itself: lives through every phase.
     pub floor: Vec<Holding>,
+    /// What is there before the first stage and goes with the last that uses it.
+    pub resident: Vec<Kept>,
     pub stages: Vec<StagePlan<B>>,
 }

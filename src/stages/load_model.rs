@@ -57,7 +57,8 @@ impl Stage for LoadModel {
         };
         for tokenizer in tokenizer.iter().chain(own) {
             let holding = Holding::new("tokenizer", Place::Ram, tokenizer_bytes(tokenizer, world.target.threads), "");
-            world.resident(Arc::as_ptr(tokenizer) as usize, holding);
+            // Regular expressions outlive it, and what is saved beside a model is written from it.
+            world.resident_throughout(Arc::as_ptr(tokenizer) as usize, holding);
         }
         let desc = ModelDesc {
             origin: origin.clone(),

@@ -87,9 +87,8 @@ pub(super) fn lower_watched(
     if !target.gpu {
         floor.push(Holding::new("matmul slabs", Place::Ram, kernels::slabs(target.threads), "threads"));
     }
-    floor.extend(world.residents());
     Lowering {
-        schedule: whole.then_some(Schedule { floor, stages }),
+        schedule: whole.then_some(Schedule { floor, resident: world.residents(), stages }),
         diagnostics,
         outputs: world.outputs(),
         remarks: world.remarks,

@@ -104,7 +104,7 @@ pub struct World<'a> {
     /// What a reader of the plan must know of how it was made.
     pub remarks: Vec<String>,
     /// What lowering itself has made and the run will hold from its first phase on: tokenizers and token sets.
-    resident: Vec<(usize, Holding)>,
+    resident: Vec<(usize, Holding, usize)>,
     /// Every file that decides the result.
     pub inputs: Vec<PathBuf>,
     /// Why this schedule can be planned but not run.
@@ -231,23 +231,27 @@ impl<'a> World<'a> {
         self.outputs.iter().map(|output| output.path.clone()).filter(|path| !path.starts_with(RUN_FOLDER)).collect()
     }
 
-    /// Something that is in memory before the run's first phase; `address` tells one from another.
+    /// Something that is in memory before the run's first phase and stays until the last stage that says so; `address`
+    /// tells one from another.
     pub fn resident(&mut self, address: usize, holding: Holding) {
-        if !self.resident.iter().any(|(known, _)| *known == address) {
-            self.resident.push((address, holding));
+        match self.resident.iter_mut().find(|(known, ..)| *known == address) {
+            Some((_, _, until)) => *until = (*until).max(self.index),
+            None => self.resident.push((address, holding, self.index)),
         }
     }
 
-    /// All that is resident, added up by name.
-    pub fn residents(&self) -> Vec<Holding> {
-        let mut list: Vec<Holding> = Vec::new();
-        for (_, holding) in &self.resident {
-            match list.iter_mut().find(|known| known.name == holding.name) {
-                Some(known) => known.bytes = known.bytes.saturating_add(holding.bytes),
-                None => list.push(holding.clone()),
-            }
+    /// Something that is in memory from before the first phase to the end.
+    pub fn resident_throughout(&mut self, address: usize, holding: Holding) {
+        if !self.resident.iter().any(|(known, ..)| *known == address) {
+            self.resident.push((address, holding, usize::MAX));
         }
-        list
+    }
+
+    /// All that is resident.
+    pub fn residents(&self) -> Vec<Kept> {
+        let kept =
+            |(_, holding, until): &(usize, Holding, usize)| Kept { holdings: vec![holding.clone()], until: *until };
+        self.resident.iter().map(kept).collect()
     }
 
     pub fn remark(&mut self, text: impl Into<String>) {

@@ -1,7 +1,8 @@
 //! What can be changed in a pipeline to make it smaller, in the order of what it costs.
 //!
 //! First switches that keep every bit and no time, then those that keep every bit and take time, then a smaller batch
-//! at an equal number of tokens a step, then what changes what is learnt: shorter rows, a narrower adapter.
+//! at an equal number of tokens a step, then what changes what is learnt: moments in 8 bits, shorter rows, a narrower
+//! adapter.
 
 use crate::plan::{Plan, Step, Val};
 use crate::text::Span;
@@ -123,7 +124,9 @@ pub fn candidates(plan: &Plan) -> Vec<Change> {
         list.push([free.concat(), slow.clone(), smaller.clone()].concat());
         smallest = smaller;
     }
-    let base = [free.concat(), slow, smallest].concat();
+    let eight: Change = trains(plan).filter_map(|(at, step)| eight_bit(plan, at, step)).collect();
+    list.push([free.concat(), slow.clone(), smallest.clone(), eight.clone()].concat());
+    let base = [free.concat(), slow, smallest, eight].concat();
     for cut in [2, 4, 8, 16] {
         let shorter: Change = shorter_rows(plan, cut);
         let narrower: Change = trains(plan).filter_map(|(at, step)| narrower_rank(plan, at, step, cut)).collect();
@@ -146,6 +149,13 @@ fn reaches(plan: &Plan, step: &Step, argument: &str) -> bool {
 /// Steps that train.
 fn trains(plan: &Plan) -> impl Iterator<Item = (usize, &Step)> {
     plan.steps.iter().enumerate().filter(|(_, step)| step.args.get("recompute").is_some())
+}
+
+/// Moments in 8 bits.
+fn eight_bit(plan: &Plan, at: usize, step: &Step) -> Option<Lever> {
+    let wide = step.args.text("optim") == Some("adamw") && reaches(plan, step, "optim");
+    let val = Val::Symbol("adamw8bit".into());
+    wide.then(|| Lever { step: at, argument: "optim", val, written: "optim=adamw8bit".into() })
 }
 
 /// A flag, on in every step that has it and has it off.

@@ -26,8 +26,15 @@ fn every_stage_is_measured_within_its_plan() {
         "again",
         &format!("load model \"out/model\" dtype=bf16\n{data}sample prompt=\"Q: \" max_new=4\nquantize nf4\nload adapter \"out/adapter\"\ntrain lora steps=2 batch=24\nsave adapter"),
     );
+    desk.run(
+        "mixed",
+        &format!(
+            "load model \"out/model\"\n{data}load data \"rows.jsonl\" format=completion repeat=3\n\
+                  load data \"rows.jsonl\" format=completion take=5rows\nmix\ntrain lora epochs=3 batch=4\nsave adapter"
+        ),
+    );
     let mut seen = BTreeSet::new();
-    for run in ["full", "lora", "again"] {
+    for run in ["full", "lora", "again", "mixed"] {
         let rows: Vec<Value> =
             serde_json::from_slice(&fs::read(desk.path(&format!("runs/{run}/memory.json"))).expect("memory"))
                 .expect("JSON");
