@@ -31,7 +31,17 @@ fn every_pipeline_checks() {
         );
         seen += 1;
     }
-    assert!(seen >= 3);
+    assert!(seen >= 12);
+}
+
+#[test]
+fn pipelines_on_what_is_here_run() {
+    let desk = Desk::empty();
+    copy(&repository().join("pipelines"), &desk.path("pipelines"));
+    for name in ["early", "full", "continue", "merge", "mixed", "team"] {
+        let told = desk.tunepipe(&["run", "-q", &format!("pipelines/{name}.tp"), "--run-dir", name]).ended(0);
+        assert!(!told.err.contains("over the plan"), "{name}: {}", told.err);
+    }
 }
 
 /// A pipeline's start that makes what a stage takes or borrows, on files that are here.
