@@ -27,6 +27,21 @@ impl Checker<'_> {
             };
             let found = filled.decl.args.iter().position(|arg| arg.name == name);
             self.given.sets[at].hits.push((place, found.is_some()));
+            let twice = (0..at).find(|earlier| {
+                let earlier = &self.given.sets[*earlier];
+                let same = earlier.argument.strip_prefix("no_").unwrap_or(&earlier.argument) == name
+                    || earlier.argument == name;
+                same && self.names_statement(&earlier.stage, filled.decl, statement)
+            });
+            if let Some(earlier) = twice {
+                let (first, again) = (self.given.sets[earlier].span, self.given.sets[at].span);
+                self.report(
+                    Diagnostic::error("arg.twice", format!("`{name}` is given twice on the command line"))
+                        .label(again, "again here")
+                        .label(first, "first here")
+                        .help("leave one of them out"),
+                );
+            }
             if let Some(arg) = found {
                 self.override_one(filled, at, arg, denied);
             }

@@ -224,4 +224,6 @@ fn set_replaces_one_argument_of_one_stage() {
     ] {
         assert_eq!(set(&[wrong]), (vec![], vec![code]), "{wrong}");
     }
+    let twice = [format!("{line}.rank=8"), format!("{line}.rank=16")];
+    assert_eq!(set(&[&twice[0], &twice[1]]), (vec![], vec!["arg.twice"]));
 }

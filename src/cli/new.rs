@@ -77,6 +77,11 @@ fn written(wanted: &New) -> Result<Exit> {
         return Err(Fault::new("output.exists", format!("`{}` exists already", wanted.output.display()))
             .help("name another file with `--output`, or add `--overwrite`"));
     }
+    let pipeline = wanted.output.extension().is_some_and(|end| end == "tp");
+    if !to_stdout && wanted.output.exists() && !pipeline {
+        return Err(Fault::new("output.foreign", format!("`{}` is there and is no pipeline", wanted.output.display()))
+            .help("name a file that ends in `.tp`"));
+    }
     let asker = Asker { terminal: std::io::stdin().is_terminal() };
     let model = asker.answer(
         wanted.model.as_deref(),

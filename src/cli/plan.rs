@@ -86,6 +86,18 @@ fn difference(old: &Value, views: &[TargetPlan]) -> Result<Vec<TargetDiff>> {
 
 /// Written whole or not at all, over an older page.
 fn page(path: &Path, prepared: &Prepared, views: &[TargetPlan]) -> Result<()> {
+    // A page may replace a page, and nothing else: not the pipeline, nor its rows.
+    if path.is_file() {
+        let old = std::fs::read(path).map_err(|e| Fault::io("read", path, &e))?;
+        if !old.is_empty() && !old.starts_with(b"<!doctype html>") {
+            return Err(Fault::new(
+                "output.foreign",
+                format!("`{}` is there and is no page of a plan", path.display()),
+            )
+            .at(path)
+            .help("name another file: `--html plan.html`"));
+        }
+    }
     let name = prepared.source_name();
     let html = plan_html(name, views, &prepared.sources, &prepared.diagnostics);
     crate::store::write(path, true, |out| out.put(html.as_bytes()))

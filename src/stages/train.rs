@@ -182,7 +182,7 @@ pub fn too_long(step: &Step, longest: usize, model: &ModelDesc) -> Diagnostic {
         format!("the longest row has {longest} tokens, and the model was made for {most}"),
     )
     .label(step.name_span, "meets that row here")
-    .help(format!("on `load data`: max_len={most} long=truncate, or long=drop"))
+    .help(format!("on `load data`: max_len={most} long=truncate, long=split or long=drop"))
 }
 
 /// The loop around the trainer.

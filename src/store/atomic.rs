@@ -138,6 +138,10 @@ impl AtomicFile {
         }
         self.file.sync_all().map_err(fault)?;
         let Some(Place { temp, destination, overwrite }) = self.place.take() else { return Ok(()) };
+        if let Some(old) = fs::metadata(&destination).ok().filter(|_| overwrite) {
+            // What was private stays private.
+            fs::set_permissions(&temp, old.permissions()).map_err(fault)?;
+        }
         let persisted = if overwrite { temp.persist(&destination) } else { temp.persist_noclobber(&destination) };
         persisted.map_err(|e| match e.error.kind() {
             io::ErrorKind::AlreadyExists => exists_fault(&self.shown),

@@ -250,7 +250,9 @@ fn oddities(seen: &Preview) -> Vec<String> {
         return odd;
     }
     let stop = |row: u32| tokens.ids(row).iter().rposition(|id| stops.contains(id));
-    let endless: Vec<u32> = all().filter(|row| stop(*row).is_none()).collect();
+    // Of a row that was split only the last piece can end.
+    let goes_on = |row: u32| tokens.origin(row).is_some() && tokens.origin(row) == tokens.origin(row + 1);
+    let endless: Vec<u32> = all().filter(|row| stop(*row).is_none() && !goes_on(*row)).collect();
     if !endless.is_empty() {
         let way = if seen.settings.eos { "" } else { " (`no_eos` is set)" };
         odd.push(format!(

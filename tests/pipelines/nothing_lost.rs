@@ -149,3 +149,24 @@ fn results_are_answers_and_the_rest_is_told() {
     let told = desk.tunepipe(&["run", "--json", "ask.tp"]).ended(0).json();
     assert_eq!((&told["results"][0]["line"], &told["results"][1]["prompt"]), (&4.into(), &"Q".into()), "{told}");
 }
+
+#[test]
+fn a_page_replaces_a_page_and_a_new_pipeline_a_pipeline() {
+    let desk = Desk::new();
+    let text = format!("tunepipe 1\n{TRAIN}\nsave adapter \"o\"\n");
+    desk.write("p.tp", &text);
+    for precious in ["p.tp", "rows.jsonl"] {
+        let before = fs::read(desk.path(precious)).expect("a file");
+        let told = desk.tunepipe(&["plan", "p.tp", "--html", precious]).ended(3);
+        assert!(told.err.contains("no page of a plan"), "{}", told.err);
+        assert_eq!(fs::read(desk.path(precious)).expect("a file"), before);
+    }
+    for _ in 0..2 {
+        desk.tunepipe(&["plan", "p.tp", "--html", "plan.html"]).ended(0);
+    }
+    let before = fs::read(desk.path("rows.jsonl")).expect("a file");
+    let new =
+        ["new", "--model", "model", "--data", "rows.jsonl", "--goal", "adapter", "--overwrite", "-o", "rows.jsonl"];
+    desk.tunepipe(&new).ended(2);
+    assert_eq!(fs::read(desk.path("rows.jsonl")).expect("a file"), before);
+}

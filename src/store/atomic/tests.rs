@@ -26,6 +26,19 @@ fn a_file_appears_whole_and_alone() {
     assert_eq!(names(path.parent().unwrap()), ["file.txt"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn what_was_private_stays_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("file.txt");
+    fs::write(&path, "old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    write(&path, true, |f| f.put(b"new")).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"new");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
 #[test]
 fn a_failing_closure_leaves_nothing() {
     let dir = tempdir().unwrap();
