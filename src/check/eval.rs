@@ -165,6 +165,14 @@ impl Checker<'_> {
                     None => failed = true,
                 },
             }
+            if whole.len() as u64 > LARGEST_TEXT {
+                self.report(
+                    Diagnostic::error("text.large", "this text comes to more than 4 MiB")
+                        .label(span, "with its names put in")
+                        .help("texts are for prompts, templates and paths; rows are loaded with `load data`"),
+                );
+                return None;
+            }
         }
         (!failed).then_some(Datum { val: Val::Str(whole), folder, shown: None, from: None })
     }

@@ -227,3 +227,15 @@ fn set_replaces_one_argument_of_one_stage() {
     let twice = [format!("{line}.rank=8"), format!("{line}.rank=16")];
     assert_eq!(set(&[&twice[0], &twice[1]]), (vec![], vec!["arg.twice"]));
 }
+
+#[test]
+fn texts_that_hold_one_another_end_somewhere() {
+    let mut text = String::from("tunepipe 1\nlet a0 = \"xxxxxxxx\"\n");
+    for at in 1..60 {
+        text += &format!("let a{at} = \"${{a{0}}}${{a{0}}}\"\n", at - 1);
+    }
+    let (plan, diagnostics) = asked(&text, &Asked::default());
+    assert!(plan.is_none());
+    let wrong: Vec<_> = diagnostics.iter().filter(|found| found.is_error()).map(|found| found.code).collect();
+    assert_eq!(wrong, ["text.large"]);
+}
