@@ -4,8 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
-use tunepipe::data::{self, BatchPlan, Format, GgufVocab, Settings, Tokenizer};
-use tunepipe::store::gguf::GgufVocab as Stored;
+use tunepipe::data::{self, BatchPlan, Format, Settings, Tokenizer};
 use tunepipe::store::{ModelSource, TokenizerSource};
 
 use crate::{Outcome, Wish, line};
@@ -59,27 +58,8 @@ pub fn tokenise(_: &Wish) -> Outcome {
 fn real() -> Result<Tokenizer, tunepipe::text::Fault> {
     let source = ModelSource::open(Path::new(MODEL))?;
     match source.tokenizer() {
-        TokenizerSource::Gguf(vocab) => Tokenizer::from_gguf(bridge(vocab)),
+        TokenizerSource::Gguf(vocab) => Tokenizer::from_gguf(vocab),
         _ => Tokenizer::bytes(),
-    }
-}
-
-fn bridge(vocab: &Stored) -> GgufVocab {
-    GgufVocab {
-        model: vocab.model.clone(),
-        pre: vocab.pre.clone(),
-        tokens: vocab.tokens.clone(),
-        scores: vocab.scores.clone(),
-        token_types: vocab.token_types.iter().map(|kind| i32::try_from(*kind).unwrap_or(0)).collect(),
-        merges: vocab.merges.clone(),
-        bos: vocab.bos,
-        eos: vocab.eos,
-        pad: vocab.pad,
-        unk: vocab.unk,
-        add_bos: vocab.add_bos,
-        add_eos: vocab.add_eos,
-        add_space_prefix: vocab.add_space_prefix,
-        chat_template: vocab.chat_template.clone(),
     }
 }
 

@@ -34,7 +34,7 @@ pub use read::read;
 pub use rows::{Content, Conversation, Message, Origin, Role, Row, Rows};
 pub use settings::{Format, Holdout, Long, Settings, Take, TrainOn};
 pub use template::ChatTemplate;
-pub use tokenizer::{GgufVocab, TextStream, Tokenizer, TokenizerFiles, TokenizerJson};
+pub use tokenizer::{TextStream, Tokenizer, TokenizerFiles, TokenizerJson};
 pub use tokens::{Report, Sizes, TokenSet};
 pub use walk::{Cursor, Length, Walk, Window};
 

@@ -194,28 +194,8 @@ fn open_model(path: &Path) -> Result<ModelFiles> {
             special_tokens_map: hf.special_tokens.clone(),
             chat_template: hf.template.clone(),
         })?)),
-        TokenizerSource::Gguf(vocab) => Ok(Arc::new(Tokenizer::from_gguf(bridge(vocab))?)),
+        TokenizerSource::Gguf(vocab) => Ok(Arc::new(Tokenizer::from_gguf(vocab)?)),
         TokenizerSource::Missing(words) => Err(words.clone()),
     };
     Ok(ModelFiles { source, shape: Arc::new(shape), tokenizer })
-}
-
-/// The vocabulary of a GGUF, from the room that reads files to the room that knows tokenizers.
-fn bridge(vocab: &crate::store::gguf::GgufVocab) -> data::GgufVocab {
-    data::GgufVocab {
-        model: vocab.model.clone(),
-        pre: vocab.pre.clone(),
-        tokens: vocab.tokens.clone(),
-        scores: vocab.scores.clone(),
-        token_types: vocab.token_types.iter().map(|kind| i32::try_from(*kind).unwrap_or(0)).collect(),
-        merges: vocab.merges.clone(),
-        bos: vocab.bos,
-        eos: vocab.eos,
-        pad: vocab.pad,
-        unk: vocab.unk,
-        add_bos: vocab.add_bos,
-        add_eos: vocab.add_eos,
-        add_space_prefix: vocab.add_space_prefix,
-        chat_template: vocab.chat_template.clone(),
-    }
 }

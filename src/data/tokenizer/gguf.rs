@@ -6,37 +6,13 @@ use serde_json::{Map, Value, json};
 
 use super::bad;
 use super::bytes::{added, surround};
+use crate::store::gguf::GgufVocab;
 use crate::text::{Fault, Result};
 
-/// What a GGUF file says under `tokenizer.*`, as it stands there.
-#[derive(Debug, Clone, Default)]
-pub struct GgufVocab {
-    /// `tokenizer.ggml.model`: `gpt2` or `llama`.
-    pub model: String,
-    /// `tokenizer.ggml.pre`.
-    pub pre: Option<String>,
-    pub tokens: Vec<String>,
-    /// One a token, for `llama`.
-    pub scores: Vec<f32>,
-    /// One a token, or none: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte.
-    pub token_types: Vec<i32>,
-    /// `left right`, for `gpt2`.
-    pub merges: Vec<String>,
-    pub bos: Option<u32>,
-    pub eos: Option<u32>,
-    pub pad: Option<u32>,
-    pub unk: Option<u32>,
-    pub add_bos: Option<bool>,
-    pub add_eos: Option<bool>,
-    /// `tokenizer.ggml.add_space_prefix`, for `llama`.
-    pub add_space_prefix: Option<bool>,
-    pub chat_template: Option<String>,
-}
-
-const UNKNOWN: i32 = 2;
-const CONTROL: i32 = 3;
-const USER_DEFINED: i32 = 4;
-const BYTE: i32 = 6;
+const UNKNOWN: u32 = 2;
+const CONTROL: u32 = 3;
+const USER_DEFINED: u32 = 4;
+const BYTE: u32 = 6;
 
 pub(super) struct Made {
     pub tokenizer: Value,
@@ -104,7 +80,7 @@ struct Steps {
     model: Value,
 }
 
-fn kind(vocab: &GgufVocab, id: usize) -> i32 {
+fn kind(vocab: &GgufVocab, id: usize) -> u32 {
     vocab.token_types.get(id).copied().unwrap_or(1)
 }
 

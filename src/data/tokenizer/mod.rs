@@ -15,10 +15,10 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::store::gguf::GgufVocab;
 use crate::text::{Fault, Result};
 use special::Special;
 
-pub use gguf::GgufVocab;
 pub use stream::TextStream;
 
 /// Where a `tokenizer.json` is.
@@ -94,11 +94,11 @@ impl Tokenizer {
     ///
     /// # Errors
     /// `tokenizer.bad` for a vocabulary that is no tokenizer, `tokenizer.unknown` for a kind that is not supported.
-    pub fn from_gguf(vocab: GgufVocab) -> Result<Self> {
-        let made = gguf::to_json(&vocab)?;
+    pub fn from_gguf(vocab: &GgufVocab) -> Result<Self> {
+        let made = gguf::to_json(vocab)?;
         let bytes = serde_json::to_vec(&made.tokenizer).map_err(|e| bad(&e.to_string()))?;
         drop(made.tokenizer);
-        Self::build(bytes, made.config, None, vocab.chat_template, vocab.tokens.len(), made.notes)
+        Self::build(bytes, made.config, None, vocab.chat_template.clone(), vocab.tokens.len(), made.notes)
     }
 
     /// One token a byte: ids 0 to 255 are bytes, 256 `<s>`, 257 `</s>`, 258 `<pad>`; declared as 384 ids, a size that

@@ -64,7 +64,7 @@ fn bytes_are_their_own_ids() {
 
 #[test]
 fn a_saved_tokenizer_comes_back() {
-    for tokenizer in [Tokenizer::bytes(), Tokenizer::from_gguf(gpt2_vocab()), Tokenizer::from_gguf(llama_vocab())] {
+    for tokenizer in [Tokenizer::bytes(), Tokenizer::from_gguf(&gpt2_vocab()), Tokenizer::from_gguf(&llama_vocab())] {
         let tokenizer = tokenizer.unwrap();
         let again = Tokenizer::from_files(TokenizerFiles {
             tokenizer_json: TokenizerJson::Bytes(tokenizer.to_json()),
@@ -84,11 +84,11 @@ fn a_saved_tokenizer_comes_back() {
 
 #[test]
 fn a_gguf_of_bytes_merges_and_splits_digits() {
-    let tokenizer = Tokenizer::from_gguf(gpt2_vocab()).unwrap();
+    let tokenizer = Tokenizer::from_gguf(&gpt2_vocab()).unwrap();
     assert_eq!(tokenizer.encode("hello hello", true).unwrap(), [259, 260]);
     // `smollm` splits digits before merges see them; GPT-2 does not.
     assert_eq!(tokenizer.encode("12", true).unwrap(), [49, 50]);
-    let plain = Tokenizer::from_gguf(GgufVocab { pre: None, ..gpt2_vocab() }).unwrap();
+    let plain = Tokenizer::from_gguf(&GgufVocab { pre: None, ..gpt2_vocab() }).unwrap();
     assert_eq!(plain.encode("12", true).unwrap(), [261]);
     assert_eq!(tokenizer.encode("a<|im_end|>", true).unwrap(), [97, 264]);
     assert_eq!((tokenizer.bos(), tokenizer.bos_text(), tokenizer.eos()), (None, "<|im_start|>", Some(264)));
@@ -100,21 +100,21 @@ fn a_gguf_of_bytes_merges_and_splits_digits() {
 fn llama3_begins_texts_and_takes_whole_words() {
     let mut vocab = GgufVocab { pre: Some("llama-bpe".into()), ..gpt2_vocab() };
     vocab.merges.truncate(1);
-    let tokenizer = Tokenizer::from_gguf(vocab).unwrap();
+    let tokenizer = Tokenizer::from_gguf(&vocab).unwrap();
     assert_eq!(tokenizer.bos(), Some(263));
     assert_eq!(tokenizer.encode("hello", true).unwrap(), [259]);
 }
 
 #[test]
 fn an_unknown_pre_tokenizer_is_said() {
-    let tokenizer = Tokenizer::from_gguf(GgufVocab { pre: Some("martian".into()), ..gpt2_vocab() }).unwrap();
+    let tokenizer = Tokenizer::from_gguf(&GgufVocab { pre: Some("martian".into()), ..gpt2_vocab() }).unwrap();
     assert!(tokenizer.notes()[0].contains("martian"));
     assert_eq!(tokenizer.encode("12", true).unwrap(), [261]);
 }
 
 #[test]
 fn a_gguf_of_scores_merges_the_best_first() {
-    let tokenizer = Tokenizer::from_gguf(llama_vocab()).unwrap();
+    let tokenizer = Tokenizer::from_gguf(&llama_vocab()).unwrap();
     let id = |text: &str| tokenizer.core.token_to_id(text).unwrap();
     // "▁abb": `bb` has the best score, so `▁ab` never comes to be.
     assert_eq!(tokenizer.encode("abb", true).unwrap(), [id("▁a"), id("bb")]);
@@ -126,7 +126,7 @@ fn a_gguf_of_scores_merges_the_best_first() {
 
 #[test]
 fn a_broken_gguf_vocabulary_is_refused() {
-    let refused = |vocab: GgufVocab| Tokenizer::from_gguf(vocab).unwrap_err();
+    let refused = |vocab: GgufVocab| Tokenizer::from_gguf(&vocab).unwrap_err();
     assert_eq!(refused(GgufVocab { model: "rwkv".into(), ..gpt2_vocab() }).code, "tokenizer.unknown");
     assert_eq!(refused(GgufVocab { tokens: Vec::new(), ..gpt2_vocab() }).code, "tokenizer.bad");
     assert_eq!(refused(GgufVocab { token_types: vec![1], ..gpt2_vocab() }).code, "tokenizer.bad");
@@ -220,7 +220,7 @@ fn a_stream_gives_whole_characters() {
 
 #[test]
 fn a_stream_keeps_spaces_between_words() {
-    let tokenizer = Tokenizer::from_gguf(llama_vocab()).unwrap();
+    let tokenizer = Tokenizer::from_gguf(&llama_vocab()).unwrap();
     let ids = tokenizer.encode("ab ab é", true).unwrap();
     let mut stream = tokenizer.stream();
     let mut text: String = ids.iter().map(|id| stream.push(*id).unwrap()).collect();

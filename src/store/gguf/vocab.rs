@@ -4,7 +4,7 @@ use super::{GgufFile, GgufValue};
 use crate::text::{Fault, Result};
 
 /// Vocabulary and settings of a tokenizer, from which one can be built.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct GgufVocab {
     /// `gpt2` (byte-level BPE) or `llama` (SentencePiece).
     pub model: String,
