@@ -3,8 +3,8 @@
 
 use rayon::prelude::*;
 
-use super::optimizer::AdamW;
-use super::shape::{expect, wrong};
+use super::optimizer::{AdamW, Rates};
+use super::shape::expect;
 use super::{View, ViewMut, dynamic};
 use crate::text::Result;
 
@@ -43,16 +43,7 @@ pub fn adamw8(
     for (name, len) in [("m's scales", ms.len()), ("v's scales", vs.len())] {
         expect(name, len, p.len().div_ceil(MOMENT_BLOCK))?;
     }
-    if step == 0 {
-        return Err(wrong("optimizer steps count from 1".to_owned()));
-    }
-    let t = step as f64;
-    let keep = (1.0 - lr * settings.weight_decay) as f32;
-    let (beta1, toward) = (settings.beta1 as f32, (1.0 - settings.beta1) as f32);
-    let (beta2, square) = (settings.beta2 as f32, (1.0 - settings.beta2) as f32);
-    let correction = (1.0 - settings.beta2.powf(t)).sqrt() as f32;
-    let eps = settings.eps as f32;
-    let size = (-(lr / (1.0 - settings.beta1.powf(t)))) as f32;
+    let Rates { keep, beta1, toward, beta2, square, correction, eps, size } = settings.rates(lr, step)?;
     let (first, second) = (dynamic::signed(), dynamic::unsigned());
     let m = mc.par_chunks_mut(MOMENT_BLOCK).zip(ms);
     let v = vc.par_chunks_mut(MOMENT_BLOCK).zip(vs);

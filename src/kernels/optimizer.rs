@@ -25,6 +25,43 @@ impl Default for AdamW {
     }
 }
 
+/// The scalars of one step, f64 until they meet a tensor, as in torch.
+pub(super) struct Rates {
+    /// 1 − lr · decay.
+    pub keep: f32,
+    pub beta1: f32,
+    /// 1 − β₁.
+    pub toward: f32,
+    pub beta2: f32,
+    /// 1 − β₂.
+    pub square: f32,
+    /// √(1 − β₂ᵗ).
+    pub correction: f32,
+    pub eps: f32,
+    /// −lr / (1 − β₁ᵗ).
+    pub size: f32,
+}
+
+impl AdamW {
+    /// Of the `step`th step, counted from 1.
+    pub(super) fn rates(&self, lr: f64, step: u64) -> Result<Rates> {
+        if step == 0 {
+            return Err(wrong("optimizer steps count from 1".to_owned()));
+        }
+        let t = step as f64;
+        Ok(Rates {
+            keep: (1.0 - lr * self.weight_decay) as f32,
+            beta1: self.beta1 as f32,
+            toward: (1.0 - self.beta1) as f32,
+            beta2: self.beta2 as f32,
+            square: (1.0 - self.beta2) as f32,
+            correction: (1.0 - self.beta2.powf(t)).sqrt() as f32,
+            eps: self.eps as f32,
+            size: (-(lr / (1.0 - self.beta1.powf(t)))) as f32,
+        })
+    }
+}
+
 /// One update of the parameters `p` with their moments `m` and `v`, all f32 and of one length.
 ///
 /// `step` counts from 1; `clip` multiplies the gradient first (1 for none). Decay is decoupled and taken before the
@@ -45,17 +82,7 @@ pub fn adamw(
     for (name, len) in [("m", m.len()), ("v", v.len()), ("g", g.len())] {
         expect(name, len, p.len())?;
     }
-    if step == 0 {
-        return Err(wrong("optimizer steps count from 1".to_owned()));
-    }
-    // Scalars are f64 until they meet a tensor, as in torch.
-    let t = step as f64;
-    let keep = (1.0 - lr * settings.weight_decay) as f32;
-    let toward = (1.0 - settings.beta1) as f32;
-    let (beta2, square) = (settings.beta2 as f32, (1.0 - settings.beta2) as f32);
-    let correction = (1.0 - settings.beta2.powf(t)).sqrt() as f32;
-    let eps = settings.eps as f32;
-    let size = (-(lr / (1.0 - settings.beta1.powf(t)))) as f32;
+    let Rates { keep, toward, beta2, square, correction, eps, size, .. } = settings.rates(lr, step)?;
     let first = p.par_chunks_mut(BLOCK).zip(m.par_chunks_mut(BLOCK));
     first.zip(v.par_chunks_mut(BLOCK).zip(g.par_chunks(BLOCK))).for_each(|((p, m), (v, g))| {
         wide!({
