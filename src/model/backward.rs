@@ -29,10 +29,6 @@ pub(crate) fn backward(
     grads: &mut Gradients,
 ) -> Result<()> {
     for layer in (0..model.shape.layers).rev() {
-        // The last block's activations are still there from the forward pass.
-        if pass.keep == Keep::Inputs && layer + 1 < model.shape.layers {
-            block(model, pass, batch, layer, dropout, false)?;
-        }
         block_backward(model, pass, batch, layer, dropout, grads)?;
     }
     embedding_backward(model, pass, batch, grads)
@@ -49,9 +45,6 @@ pub(crate) fn backward_fused(
     after: &mut dyn FnMut(&mut Model, &mut Gradients, usize) -> Result<()>,
 ) -> Result<()> {
     for layer in (0..model.shape.layers).rev() {
-        if pass.keep == Keep::Inputs && layer + 1 < model.shape.layers {
-            block(model, pass, batch, layer, dropout, false)?;
-        }
         block_backward(model, pass, batch, layer, dropout, grads)?;
         after(model, grads, layer)?;
     }
@@ -74,6 +67,10 @@ fn block_backward(
     dropout: Option<Key>,
     grads: &mut Gradients,
 ) -> Result<()> {
+    // With `recompute` its activations are made again, but for the last block's, which are still there.
+    if pass.keep == Keep::Inputs && layer + 1 < model.shape.layers {
+        block(model, pass, batch, layer, dropout, false)?;
+    }
     let shape = &model.shape;
     let Shape { hidden, ffn, heads: q_heads, kv_heads, head_dim, .. } = *shape;
     let (q_width, kv_width, n) = (shape.q_width(), shape.kv_width(), batch.tokens());
