@@ -105,6 +105,7 @@ fn pretty(value: &Value) -> Result<Vec<u8>> {
 pub struct Destination {
     pub path: PathBuf,
     pub overwrite: bool,
+    pub dtype: StoredType,
     pub folder: ModelPlan,
     /// Of the whole folder.
     pub bytes: u64,
@@ -124,12 +125,11 @@ impl Destination {
         let fail = |fault: Fault| vec![blame(step, "path", &fault)];
         let folder = folder_plan(model, dtype, max_shard).map_err(fail)?;
         let bytes = folder.planned_bytes().map_err(fail)?;
-        Ok(Destination { path, overwrite, folder, bytes })
+        Ok(Destination { path, overwrite, dtype, folder, bytes })
     }
 }
 
 /// A save, lowered: streamed a window at a time, or made whole in RAM first.
-#[allow(clippy::too_many_arguments)]
 pub fn write(
     what: &'static str,
     id: ValueId,
@@ -137,9 +137,9 @@ pub fn write(
     destination: Destination,
     streamed: bool,
     base: Option<Origin>,
-    dtype: StoredType,
     world: &World<'_>,
 ) -> Result<Lowered> {
+    let dtype = destination.dtype;
     let file = Holding::new("saved files", Place::Disk, destination.bytes, "dtype");
     let mut holdings =
         vec![file.clone(), Holding::new("write buffer", Place::Ram, WRITE_BUFFER as u64 + (256 << 10), "")];

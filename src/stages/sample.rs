@@ -36,7 +36,7 @@ impl Stage for Sample {
         let Some(tokenizer) = model.tokenizer.clone() else {
             if matches!(model.origin, super::Origin::Absent) {
                 // Planned from the shape: a prompt of that many bytes has no more tokens.
-                return self.planned(step, world, &model, id, prompt.len() + 64, settings, None);
+                return planned(step, world, &model, id, prompt.len() + 64, settings, None);
             }
             return Err(vec![
                 Diagnostic::error("tokenizer.missing", "a prompt cannot be read without a tokenizer")
@@ -59,7 +59,7 @@ impl Stage for Sample {
                     .label(step.args.span("prompt").unwrap_or(step.name_span), "no token in here"),
             ]);
         }
-        self.planned(step, world, &model, id, ids.len(), settings, Some(Written { prompt, ids, tokenizer }))
+        planned(step, world, &model, id, ids.len(), settings, Some(Written { prompt, ids, tokenizer }))
     }
 }
 
@@ -70,49 +70,46 @@ struct Written {
     tokenizer: Arc<Tokenizer>,
 }
 
-impl Sample {
-    #[allow(clippy::too_many_arguments)]
-    fn planned(
-        &self,
-        step: &Step,
-        world: &mut World<'_>,
-        model: &super::ModelDesc,
-        id: ValueId,
-        prompt_tokens: usize,
-        settings: Sampling,
-        written: Option<Written>,
-    ) -> Result<Lowered, Refusal> {
-        if prompt_tokens >= model.shape.max_positions {
-            let most = model.shape.max_positions;
-            return Err(vec![
-                Diagnostic::error(
-                    "sample.too_long",
-                    format!("the prompt has {prompt_tokens} tokens, and the model was made for {most}"),
-                )
-                .label(step.args.span("prompt").unwrap_or(step.name_span), "leaves no room to write on")
-                .help("shorten the prompt"),
-            ]);
-        }
-        let fail = |fault: Fault| vec![blame(step, "max_new", &fault)];
-        let planned = model::generation(
-            &model.shape,
-            model.form,
-            model.adapter.as_ref(),
-            prompt_tokens,
-            settings.max_new,
-            world.target.threads,
-        )
-        .map_err(fail)?;
-        let mut holdings = holdings_of(&planned, world.target.place(), "prompt max_new").map_err(fail)?;
-        world.target.resize(&mut holdings, model.form);
-        let extent = Extent { tokens: prompt_tokens, counted: 1, longest: prompt_tokens };
-        holdings.extend(packing(&model.shape, extent, Way::Forward, world.target));
-        Ok(Lowered {
-            phases: vec![Phase::new("write on", holdings)],
-            keeps: Vec::new(),
-            body: Box::new(WriteOn { id, settings, written }),
-        })
+/// The stage with a prompt of so many tokens; `written` where it could be read.
+fn planned(
+    step: &Step,
+    world: &mut World<'_>,
+    model: &super::ModelDesc,
+    id: ValueId,
+    prompt_tokens: usize,
+    settings: Sampling,
+    written: Option<Written>,
+) -> Result<Lowered, Refusal> {
+    if prompt_tokens >= model.shape.max_positions {
+        let most = model.shape.max_positions;
+        return Err(vec![
+            Diagnostic::error(
+                "sample.too_long",
+                format!("the prompt has {prompt_tokens} tokens, and the model was made for {most}"),
+            )
+            .label(step.args.span("prompt").unwrap_or(step.name_span), "leaves no room to write on")
+            .help("shorten the prompt"),
+        ]);
     }
+    let fail = |fault: Fault| vec![blame(step, "max_new", &fault)];
+    let planned = model::generation(
+        &model.shape,
+        model.form,
+        model.adapter.as_ref(),
+        prompt_tokens,
+        settings.max_new,
+        world.target.threads,
+    )
+    .map_err(fail)?;
+    let mut holdings = holdings_of(&planned, world.target.place(), "prompt max_new").map_err(fail)?;
+    world.target.resize(&mut holdings, model.form);
+    let extent = Extent { tokens: prompt_tokens, counted: 1, longest: prompt_tokens };
+    holdings.extend(packing(&model.shape, extent, Way::Forward, world.target));
+    Ok(Lowered {
+        phases: vec![Phase::new("write on", holdings)],
+        keeps: Vec::new(),
+        body: Box::new(WriteOn { id, settings, written }),
+    })
 }
 
 struct WriteOn {

@@ -38,6 +38,6 @@ impl Stage for SaveMerged {
         let destination = Destination::of(step, world, &model, dtype)?;
         let fail = |fault: Fault| vec![blame(step, "path", &fault)];
         let base = original.then(|| model.origin.clone());
-        write("merged model", id, &model, destination, step.args.flag("low_ram"), base, dtype, world).map_err(fail)
+        write("merged model", id, &model, destination, step.args.flag("low_ram"), base, world).map_err(fail)
     }
 }

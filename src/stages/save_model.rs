@@ -19,6 +19,6 @@ impl Stage for SaveModel {
         let dtype = saved_type(step.args.text("dtype"), model.save_as);
         let destination = Destination::of(step, world, &model, dtype)?;
         let fail = |fault: Fault| vec![blame(step, "path", &fault)];
-        write("model", id, &model, destination, true, None, dtype, world).map_err(fail)
+        write("model", id, &model, destination, true, None, world).map_err(fail)
     }
 }
