@@ -4,22 +4,22 @@ use super::check;
 use tunepipe::catalog::{AdapterPattern, Catalog, Pattern, StageDecl, WeightsPattern};
 use tunepipe::text::render;
 
-/// A pipeline's start that makes what a stage takes or borrows.
-fn before(stage: &StageDecl) -> String {
+/// A pipeline's start that makes what a stage takes or borrows, out of the model and the rows that these lines load.
+pub fn before(stage: &StageDecl, model: &str, rows: &str) -> String {
     let mut text = String::from("tunepipe 1\n");
     let (mut data, mut nf4, mut lora) = (false, false, false);
     for input in stage.inputs.iter().filter(|input| !input.optional) {
         match input.pattern {
             Pattern::Data => data = true,
             Pattern::Model { weights, adapter } => {
-                text += "load model \"base\" shape=tiny-llama\n";
+                text += model;
                 nf4 |= weights == WeightsPattern::Nf4;
                 lora |= adapter == AdapterPattern::Lora;
             }
         }
     }
     if data || lora {
-        text += "load data \"rows.jsonl\" format=alpaca\n";
+        text += rows;
     }
     if nf4 {
         text += "quantize nf4\n";
@@ -36,7 +36,8 @@ fn examples_of_the_catalogue_check() {
     let catalog = Catalog::standard();
     for stage in catalog.stages.iter().chain(catalog.recipes.iter().map(|recipe| &recipe.decl)) {
         for example in &stage.examples {
-            let text = before(stage) + example;
+            let (model, rows) = ("load model \"base\" shape=tiny-llama\n", "load data \"rows.jsonl\" format=alpaca\n");
+            let text = before(stage, model, rows) + example;
             let (sources, plan, diagnostics) = check(&stage.name, &text, &[]);
             let errors: Vec<_> = diagnostics.into_iter().filter(|diagnostic| diagnostic.is_error()).collect();
             assert!(plan.is_some() && errors.is_empty(), "{text}\n{}", render(&sources, &errors, false));

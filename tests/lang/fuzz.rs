@@ -8,7 +8,7 @@ use proptest::test_runner::RngSeed;
 use super::check;
 use tunepipe::text::{render, to_json};
 
-const PIPELINE: &str = "tunepipe 1
+pub const PIPELINE: &str = "tunepipe 1
 ## QLoRA of Llama-3-8B on alpaca.
 budget colab-t4 disk=60GiB
 budget rtx-4090 ram=32GiB disk=60GiB

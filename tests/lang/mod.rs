@@ -1,7 +1,7 @@
 //! The language as a user meets it: text in, diagnostics out.
 
 mod codes;
-mod examples;
+pub mod examples;
 mod format;
 mod fuzz;
 mod mutants;

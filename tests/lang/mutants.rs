@@ -4,28 +4,7 @@ use super::check;
 use tunepipe::text::render;
 
 const CORPUS: [(&str, &str); 5] = [
-    (
-        "qlora",
-        "tunepipe 1
-## QLoRA of Llama-3-8B on alpaca.
-budget colab-t4 disk=60GiB
-budget rtx-4090 ram=32GiB disk=60GiB
-
-param epochs = 8
-let rate = 3e-4 * 2
-
-load model \"models/llama-3-8b\" shape=llama-3-8b
-load data \"data/alpaca.jsonl\" format=alpaca
-  max_len=1024 long=truncate holdout=500rows
-quantize nf4
-train lora rank=8 alpha=(4 * (2 + 2))
-  epochs=epochs batch=2 accum=8 targets=[q_proj v_proj]
-  lr=rate schedule=cosine warmup=3%
-  free_logits
-save adapter \"out/adapter-${rate}\"
-save merged \"out/merged\" low_ram
-",
-    ),
+    ("qlora", super::fuzz::PIPELINE),
     (
         "named",
         "tunepipe 1

@@ -1,8 +1,9 @@
 //! Every pipeline of the repository and every example of the catalogue is what the program accepts.
 
-use tunepipe::catalog::{AdapterPattern, Catalog, Pattern, StageDecl, WeightsPattern};
+use tunepipe::catalog::Catalog;
 
 use super::*;
+use crate::lang::examples::before;
 
 /// Errors of a check, but for files that are not here.
 fn errors(told: &Told) -> Vec<Value> {
@@ -44,32 +45,6 @@ fn pipelines_on_what_is_here_run() {
     }
 }
 
-/// A pipeline's start that makes what a stage takes or borrows, on files that are here.
-fn before(stage: &StageDecl) -> String {
-    let mut text = String::from("tunepipe 1\n");
-    let (mut data, mut nf4, mut lora) = (false, false, false);
-    for input in stage.inputs.iter().filter(|input| !input.optional) {
-        match input.pattern {
-            Pattern::Data => data = true,
-            Pattern::Model { weights, adapter } => {
-                text += "load model \"model\"\n";
-                nf4 |= weights == WeightsPattern::Nf4;
-                lora |= adapter == AdapterPattern::Lora;
-            }
-        }
-    }
-    if data || lora {
-        text += "load data \"rows.jsonl\" format=completion\n";
-    }
-    if nf4 {
-        text += "quantize nf4\n";
-    }
-    if lora {
-        text += "train lora\n";
-    }
-    text
-}
-
 #[test]
 fn every_example_of_the_catalogue_lowers() {
     let desk = Desk::new();
@@ -77,7 +52,8 @@ fn every_example_of_the_catalogue_lowers() {
     for stage in &Catalog::standard().stages {
         assert!(!stage.examples.is_empty(), "{} has no example", stage.name);
         for example in &stage.examples {
-            let text = before(stage) + example;
+            let (model, rows) = ("load model \"model\"\n", "load data \"rows.jsonl\" format=completion\n");
+            let text = before(stage, model, rows) + example;
             desk.write("example.tp", &text);
             let told = desk.tunepipe(&["check", "--json", "example.tp"]);
             assert!(errors(&told).is_empty(), "{text}\n{}", told.out);
