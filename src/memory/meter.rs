@@ -1,15 +1,17 @@
 //! Counts what the heap really holds, so that every plan can be held against it.
 //!
-//! The binary installs [`Meter`] as its global allocator. It sees the heap only: mapped files and thread stacks are
+//! The binary installs [`Meter`] as its global allocator. Large blocks are maps of their own ([`pages`]). It sees the heap only: mapped files and thread stacks are
 //! declared elsewhere. Cost: two relaxed atomic operations an allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::pages;
+
 static LIVE: AtomicU64 = AtomicU64::new(0);
 static PEAK: AtomicU64 = AtomicU64::new(0);
 
-/// The system's allocator with a count of live and peak bytes.
+/// The system's allocator, large blocks apart, with a count of live and peak bytes.
 pub struct Meter;
 
 fn grew(bytes: usize) {
@@ -21,11 +23,15 @@ fn shrank(bytes: usize) {
     LIVE.fetch_sub(bytes as u64, Relaxed);
 }
 
-// SAFETY: every call is passed on unchanged to the system's allocator; only sizes are counted beside it.
+// SAFETY: every call is passed on unchanged to the system's allocator, or, for large blocks, which are told by their
+// layout alone, to maps of their own; sizes are counted beside it.
 unsafe impl GlobalAlloc for Meter {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's contract is the system allocator's own.
-        let block = unsafe { System.alloc(layout) };
+        let block = match pages::are(layout) {
+            true => pages::take(layout.size()),
+            // SAFETY: the caller's contract is the system allocator's own.
+            false => unsafe { System.alloc(layout) },
+        };
         if !block.is_null() {
             grew(layout.size());
         }
@@ -33,8 +39,11 @@ unsafe impl GlobalAlloc for Meter {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
-        let block = unsafe { System.alloc_zeroed(layout) };
+        let block = match pages::are(layout) {
+            true => pages::take(layout.size()),
+            // SAFETY: as above.
+            false => unsafe { System.alloc_zeroed(layout) },
+        };
         if !block.is_null() {
             grew(layout.size());
         }
@@ -42,12 +51,38 @@ unsafe impl GlobalAlloc for Meter {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(block, layout) };
+        match pages::are(layout) {
+            // SAFETY: a block of this layout came from `pages`.
+            true => unsafe { pages::release(block, layout.size()) },
+            // SAFETY: as above.
+            false => unsafe { System.dealloc(block, layout) },
+        }
         shrank(layout.size());
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller promises that `size`, rounded up to the alignment, does not overflow.
+        let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        if pages::are(layout) && pages::are(wanted) {
+            // SAFETY: both are large, and the block came from `pages`.
+            let moved = unsafe { pages::resize(block, layout.size(), size) };
+            if !moved.is_null() {
+                grew(size);
+                shrank(layout.size());
+            }
+            return moved;
+        }
+        if pages::are(layout) || pages::are(wanted) {
+            // SAFETY: a new block, and a copy of what fits, between blocks that do not overlap.
+            unsafe {
+                let moved = self.alloc(wanted);
+                if !moved.is_null() {
+                    std::ptr::copy_nonoverlapping(block, moved, size.min(layout.size()));
+                    self.dealloc(block, layout);
+                }
+                return moved;
+            }
+        }
         // SAFETY: as above.
         let moved = unsafe { System.realloc(block, layout, size) };
         if !moved.is_null() {

@@ -6,6 +6,7 @@ mod bytes;
 mod holding;
 mod ledger;
 pub mod meter;
+mod pages;
 mod profile;
 mod schedule;
 

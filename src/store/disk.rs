@@ -90,28 +90,22 @@ impl DiskFile {
             .try_for_each(|(i, part)| self.read_share(base, dtype, first + (i * SHARE) as u64, part))
     }
 
-    /// The elements of a 16-bit type as they lie in the file, from element `first` of the tensor at byte `base` on.
+    /// The elements of a 16-bit type as they lie in the file, from element `first` of the tensor at byte `base` on. The
+    /// system copies them to where they are wanted: a map would cost a fault for every page.
     pub fn copy_16(&self, base: u64, first: u64, out: &mut [u16]) -> Result<()> {
-        let (at, len) = (offset(base, first, 2)?, out.len().saturating_mul(2));
-        self.announce(at, len);
-        let decode = |out: &mut [u16], bytes: &[u8]| {
-            for (to, from) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
-                *to = u16::from_le_bytes(*from);
+        let at = offset(base, first, 2)?;
+        self.announce(at, size_of_val(out));
+        let read = |(i, out): (usize, &mut [u16])| {
+            self.read_at(offset(at, i as u64, SHARE * 2)?, bytemuck::cast_slice_mut(out))?;
+            if cfg!(target_endian = "big") {
+                out.iter_mut().for_each(|bits| *bits = u16::from_le(*bits));
             }
+            Ok(())
         };
-        if len >= PARALLEL
-            && let Some(window) = self.map(at, len)?
-        {
-            out.par_chunks_mut(SHARE).zip(window.par_chunks(SHARE * 2)).for_each(|(out, bytes)| decode(out, bytes));
-            return Ok(());
+        if out.len() < PARALLEL {
+            return out.chunks_mut(SHARE).enumerate().try_for_each(read);
         }
-        let mut window = [0u8; WINDOW];
-        for (i, out) in out.chunks_mut(WINDOW / 2).enumerate() {
-            let window = window.get_mut(..out.len() * 2).unwrap_or_default();
-            self.read_at(offset(at, i as u64, WINDOW)?, window)?;
-            decode(out, window);
-        }
-        Ok(())
+        out.par_chunks_mut(SHARE).enumerate().try_for_each(read)
     }
 
     /// Lets the system begin to fetch what is about to be read and what most likely comes after it, so that the disk
