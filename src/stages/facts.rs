@@ -187,6 +187,8 @@ fn open_model(path: &Path) -> Result<ModelFiles> {
         .map_err(|fault| if fault.spot.is_none() { fault.at(path) } else { fault })?;
     let given: Vec<(&str, &[usize])> = source.tensors().iter().map(|t| (t.name.as_str(), t.shape.as_slice())).collect();
     shape.check_names(&given).map_err(|fault| if fault.spot.is_none() { fault.at(path) } else { fault })?;
+    // Found here, and not when the first of them is read.
+    shape.tensors().iter().try_for_each(|tensor| source.check_readable(&tensor.name))?;
     let tokenizer = match source.tokenizer() {
         TokenizerSource::HfJson(hf) => Ok(Arc::new(Tokenizer::from_files(TokenizerFiles {
             tokenizer_json: TokenizerJson::Path(hf.path.clone()),
