@@ -137,6 +137,9 @@ fn codes() -> String {
         if !page.doc.is_empty() {
             let _ = write!(out, "\n{}\n", page.doc);
         }
+        if let Some(picture) = &page.shown {
+            let _ = write!(out, "\nAs it is printed:\n\n```\n{picture}```\n");
+        }
         for (side, example) in [("Wrong", &page.wrong), ("Right", &page.right)] {
             let Some(example) = example else { continue };
             let _ = writeln!(out, "\n{side}:");
