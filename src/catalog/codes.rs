@@ -22,6 +22,8 @@ pub struct CodePage {
     pub doc: String,
     pub wrong: Option<Example>,
     pub right: Option<Example>,
+    /// What the program prints, where only a damaged file brings the code about.
+    pub shown: Option<String>,
 }
 
 /// A pipeline, with what it is given. A page may leave out lines that are not its matter; [`Example::whole`] adds them.
@@ -94,8 +96,12 @@ fn read(text: &str) -> Vec<CodePage> {
 }
 
 impl CodePage {
-    /// `wrong`: the pipeline; `wrong $`: its params; `wrong rows.jsonl`: a file beside it.
+    /// `shown`: what is printed; `wrong`: the pipeline; `wrong $`: its params; `wrong rows.jsonl`: a file beside it.
     fn example(&mut self, info: &str, body: &str) {
+        if info == "shown" {
+            self.shown = Some(body.to_owned());
+            return;
+        }
         let (side, what) = info.split_once(' ').unwrap_or((info, ""));
         let example = if side == "right" { &mut self.right } else { &mut self.wrong };
         let example = example.get_or_insert_default();

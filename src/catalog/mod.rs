@@ -124,6 +124,14 @@ impl Catalog {
         self.devices.iter().find(|device| device.name == name)
     }
 
+    /// The device that was probably meant: one that has the word as a part (`T4` for `colab-t4`), or is spelt alike.
+    pub fn near_device(&self, name: &str) -> Option<&str> {
+        let names = || self.devices.iter().map(|device| &*device.name);
+        let lower = name.to_lowercase();
+        let part = names().find(|known| known.split('-').any(|part| part == lower));
+        part.or_else(|| crate::text::nearest(name, names()))
+    }
+
     pub fn shape(&self, name: &str) -> Option<&ShapeDecl> {
         self.shapes.iter().find(|shape| shape.name == name)
     }

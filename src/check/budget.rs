@@ -61,7 +61,13 @@ impl Checker<'_> {
                         _ => "a budget is a device's name and `gpu=`, `ram=` and `disk=` sizes",
                     };
                     if value.kind != ExprKind::Wrong {
-                        self.report(Diagnostic::error("budget.part", words).label(value.span, "does not belong here"));
+                        let diagnostic =
+                            Diagnostic::error("budget.part", words).label(value.span, "does not belong here");
+                        let written = self.sources.slice(value.span);
+                        self.report(match value.kind {
+                            ExprKind::Bytes(_) => diagnostic.help(format!("say of what: `gpu={written}`")),
+                            _ => diagnostic,
+                        });
                     }
                     // What follows belongs to whatever this is.
                     failed = true;
@@ -86,16 +92,13 @@ impl Checker<'_> {
         if let Some(decl) = self.catalog.device(name) {
             return Some(decl.device.clone());
         }
-        let names = || self.catalog.devices.iter().map(|device| &*device.name);
+        let names = self.catalog.devices.iter().map(|device| &*device.name);
         let diagnostic = Diagnostic::error("name.unknown_device", format!("there is no device `{name}`"))
             .label(span, "not in the catalogue");
-        // `T4` for `colab-t4`, `a100` for `a100-80gb`.
-        let lower = name.to_lowercase();
-        let part = names().find(|known| known.split('-').any(|part| part == lower));
-        let diagnostic = match part.or_else(|| nearest(name, names())) {
+        let diagnostic = match self.catalog.near_device(name) {
             Some(near) => diagnostic.help(format!("write `{near}`, or give its sizes: `gpu=24GiB`")),
             None => diagnostic
-                .note(format!("devices are {}", names().collect::<Vec<_>>().join(", ")))
+                .note(format!("devices are {}", names.collect::<Vec<_>>().join(", ")))
                 .help("give its sizes instead: `budget gpu=24GiB ram=32GiB disk=60GiB`"),
         };
         self.report(diagnostic);

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use super::elsewhere::Wanted;
 use super::names::{Datum, What};
 use super::{Checker, arithmetic};
 use crate::catalog::{Atom, Kind};
@@ -136,12 +137,16 @@ impl Checker<'_> {
         }
         let diagnostic = Diagnostic::error("name.unknown", format!("`{word}` is unknown"))
             .label(span, "no param or let of this name");
+        if let Some(told) = self.elsewhere(&diagnostic, word, Wanted::Setting) {
+            return self.report(told);
+        }
         let near = nearest(word, self.names.keys().map(|name| &**name));
         let diagnostic = match near {
             Some(near) => diagnostic.help(format!("write `{near}`")),
             None if self.difference(word).is_some() => {
                 diagnostic.help(format!("write `{}`: `-` belongs to names", self.difference(word).unwrap_or_default()))
             }
+            None if self.is_outside(span) => diagnostic.help("write the value itself"),
             None => diagnostic.help(format!("declare it above: `let {word} = …`")),
         };
         self.report(diagnostic);
@@ -174,7 +179,42 @@ impl Checker<'_> {
                 return None;
             }
         }
+        self.dollars(span);
         (!failed).then_some(Datum { val: Val::Str(whole), folder, shown: None, from: None })
+    }
+
+    /// `"out/$lr"` with a name `lr` in reach: it stays as it is written, which is hardly what is meant. Without such a
+    /// name a dollar is a dollar.
+    fn dollars(&mut self, span: Span) {
+        let raw = self.sources.slice(span).to_owned();
+        let mut rest = &raw[..];
+        let mut at = span.start as usize;
+        while let Some(next) = rest.find(['$', '\\']) {
+            let (escaped, after) = (rest[next..].starts_with('\\'), &rest[next + 1..]);
+            at += next + 1;
+            rest = after;
+            if escaped {
+                let skipped = rest.chars().next().map_or(0, char::len_utf8);
+                (at, rest) = (at + skipped, &rest[skipped..]);
+                continue;
+            }
+            let end = rest.find(|c: char| !(c.is_alphanumeric() || "_-.".contains(c))).unwrap_or(rest.len());
+            // `-` and `.` may belong to the name or stand behind it.
+            let ends = (1..=end).rev().filter(|to| *to == end || rest[*to..].starts_with(['-', '.']));
+            let known = |name: &&str| {
+                self.names.get(*name).is_some_and(|named| matches!(named.what, What::Known(_) | What::Open))
+            };
+            let Some(name) = ends.filter_map(|to| rest.get(..to)).find(known).map(str::to_owned) else { continue };
+            if let Some(named) = self.names.get_mut(&name) {
+                named.used = true;
+            }
+            let place = Span::new(span.source, at - 1, at + name.len());
+            self.report(
+                Diagnostic::warning("text.dollar", format!("`${name}` is not replaced by what `{name}` is"))
+                    .label(place, "stays as it is written")
+                    .help(format!("write `${{{name}}}` for its value, `\\${name}` for a dollar and a word")),
+            );
+        }
     }
 
     /// The text of a name in a text, and its folder where it is a path or a text itself.

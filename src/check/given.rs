@@ -23,6 +23,18 @@ pub struct Asked {
     pub sets: Vec<String>,
 }
 
+impl Asked {
+    /// The file or the variable that gives a param, the nearest: what the command line gives goes before it.
+    pub fn beside(&self, param: &str) -> Option<String> {
+        let wanted = variable(param);
+        if self.variables.iter().any(|(name, _)| *name == wanted) {
+            return Some(format!("the environment's `{wanted}`"));
+        }
+        let gives = |text: &str| text.lines().any(|line| line.split_once('=').is_some_and(|(n, _)| n.trim() == param));
+        self.files.iter().find(|(_, _, text)| gives(text)).map(|(name, ..)| format!("`{name}`"))
+    }
+}
+
 /// Where a param's value comes from, the weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Layer {
@@ -60,7 +72,7 @@ pub(super) struct Set {
     /// The value; none where the argument stands alone, as a flag.
     pub value: Option<(Span, Result<Expr, Vec<Diagnostic>>)>,
     /// Statements that it names, and whether they have the argument.
-    pub hits: Vec<(Span, bool)>,
+    pub hits: Vec<(super::sets::Place, bool)>,
 }
 
 #[derive(Default)]

@@ -1,16 +1,40 @@
 //! Which value a stage takes or borrows, and what becomes of it.
 
 use super::Checker;
+use super::elsewhere::Wanted;
 use super::names::{Named, What};
 use super::owned::Owned;
 use super::stage::Filled;
-use crate::catalog::{InputDecl, StageDecl};
+use crate::catalog::{Catalog, InputDecl, StageDecl};
 use crate::plan::{Type, ValueId};
-use crate::syntax::Word;
+use crate::syntax::{Expr, ExprKind, Item, Part, Word};
 use crate::text::{Diagnostic, Span, nearest};
 
 /// Candidates that are listed one by one.
 const LISTED: usize = 4;
+
+/// A statement that makes a value out of nothing, as `load model` does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Maker {
+    pub span: Span,
+    pub is_model: bool,
+}
+
+/// Those of a file, in its order.
+pub(super) fn makers(items: &[Item], catalog: &Catalog) -> Vec<Maker> {
+    let maker = |item: &Item| {
+        let Item::Stage(line) = item else { return None };
+        let words = line.parts.iter().map_while(|part| match part {
+            Part::Value(Expr { kind: ExprKind::Word(word), span }) => Some((&**word, *span)),
+            _ => None,
+        });
+        let (words, spans): (Vec<&str>, Vec<Span>) = words.unzip();
+        let (count, decl) = catalog.stage_at(&words)?;
+        let made = decl.makes.first().filter(|_| decl.inputs.is_empty())?;
+        Some(Maker { span: spans.first()?.to(*spans.get(count - 1)?), is_model: made.is_model() })
+    };
+    items.iter().filter_map(maker).collect()
+}
 
 impl<'a> Checker<'a> {
     /// Inputs by name and makes in order. A stage whose model has an error makes one that passes for anything, so that
@@ -254,21 +278,30 @@ impl<'a> Checker<'a> {
         }
         let is_model = input.pattern.is_model();
         let what = if is_model { "model" } else { "data" };
+        let diagnostic = Diagnostic::error("value.unknown", format!("there is no {what} named `{}`", word.text))
+            .label(word.span, "unknown");
+        let wanted = if is_model { Wanted::Model } else { Wanted::Data };
+        if !self.below.contains_key(&*word.text)
+            && let Some(told) = self.elsewhere(&diagnostic, &word.text, wanted)
+        {
+            return self.report(told);
+        }
         let named: Vec<&str> = self
             .owned
             .iter()
             .filter(|(_, owned)| owned.is_model == is_model && owned.taken.is_none())
             .filter_map(|(id, owned)| owned.name.as_deref().filter(|name| self.names_value(name, id)))
             .collect();
-        let mut diagnostic = Diagnostic::error("value.unknown", format!("there is no {what} named `{}`", word.text))
-            .label(word.span, "unknown");
+        let mut diagnostic = diagnostic;
         if let Some(later) = self.below.get(&*word.text) {
             diagnostic = diagnostic.label(*later, "named only here").help("move that stage above this one");
         } else if let Some(near) = nearest(&word.text, named.iter().copied()) {
             diagnostic = diagnostic.help(format!("write `{}={near}`", input.name));
         } else if named.is_empty() {
             let maker = if is_model { "load model" } else { "load data" };
-            diagnostic = diagnostic.help(format!("name one where it is made: `{maker} … as {}`", word.text));
+            let alone = self.owned.unnamed(is_model).len() == 1;
+            let or = if alone { format!(", or leave `{}=` out", input.name) } else { String::new() };
+            diagnostic = diagnostic.help(format!("name one where it is made: `{maker} … as {}`{or}", word.text));
         } else {
             diagnostic = diagnostic.note(format!("there is {}", named.join(", ")));
         }
@@ -363,6 +396,25 @@ impl<'a> Checker<'a> {
                 .help(format!("a recipe sees its parameters only: give it one more, `{}: {kind}`", input.name));
         } else {
             // The stages that make one out of nothing.
+            let below = |is_model: bool| {
+                let mut later = self.makers.iter().filter(|maker| maker.is_model == is_model);
+                later.find(|maker| maker.span.source == span.source && maker.span.start > span.start).copied()
+            };
+            if let Some(maker) = below(is_model) {
+                diagnostic = diagnostic.label(maker.span, "made only here");
+                let mut last = maker;
+                // A stage that stands above all that it needs is one mistake.
+                let needs = decl.inputs.iter().any(|other| !other.optional && other.pattern.is_model() != is_model);
+                let bare = self.owned.iter().all(|(_, owned)| owned.is_model == is_model);
+                if let Some(other) = below(!is_model).filter(|_| needs && bare) {
+                    self.said_none[usize::from(!is_model)] = !self.trying;
+                    diagnostic = diagnostic.label(other.span, "and this, which it needs too");
+                    last = if other.span.start > maker.span.start { other } else { maker };
+                }
+                let line = self.sources.line_column(last.span).0;
+                self.report(diagnostic.help(format!("move `{}` below line {line}", decl.name)));
+                return;
+            }
             let maker =
                 self.catalog.stages.iter().find(|stage| {
                     stage.inputs.is_empty() && stage.makes.iter().any(|made| made.is_model() == is_model)
@@ -388,7 +440,11 @@ impl<'a> Checker<'a> {
         .label(span, format!("wants {}", input.pattern.words()))
         .label(owned.made_at, format!("`{}` makes it `{found}`", owned.maker));
         let line = |span| self.sources.line_column(span).0;
-        if let Some((fitting, next)) = self.owned.earlier(id, input.pattern) {
+        let ways = owned.kind.map(|kind| self.ways(kind, input)).unwrap_or_default();
+        let other = owned.kind.filter(|_| ways.is_empty()).and_then(|kind| self.written_instead(decl, kind));
+        if let Some(other) = other {
+            diagnostic = diagnostic.help(format!("write {other}"));
+        } else if let Some((fitting, next)) = self.owned.earlier(id, input.pattern) {
             let (before, next) = (self.owned.get(fitting), self.owned.get(next));
             let kind = before.kind.map_or_else(String::new, |kind| format!(", where {what} is still `{kind}`"));
             diagnostic = diagnostic.help(format!(
@@ -397,13 +453,29 @@ impl<'a> Checker<'a> {
                 next.maker,
                 line(next.made_at)
             ));
-        } else if let Some(kind) = owned.kind {
-            let ways = self.ways(kind, input);
-            if !ways.is_empty() {
-                diagnostic = diagnostic.help(format!("put {} before it", ways.join(" or ")));
-            }
+        } else if !ways.is_empty() {
+            diagnostic = diagnostic.help(format!("put {} before it", ways.join(" or ")));
         }
         self.report(diagnostic);
+    }
+
+    /// For a stage that writes a model out: those of the same first word that write one of this type.
+    fn written_instead(&self, decl: &StageDecl, kind: Type) -> Option<String> {
+        let writes =
+            |stage: &StageDecl| stage.args.iter().any(|arg| arg.kind.0.contains(&crate::catalog::Atom::Output));
+        let first = |stage: &StageDecl| stage.name.split(' ').next().map(str::to_owned);
+        let fits = |stage: &&StageDecl| {
+            let accepts = stage.inputs.iter().any(|input| input.pattern.accepts(kind));
+            stage.name != decl.name && writes(stage) && first(stage) == first(decl) && accepts
+        };
+        let found: Vec<String> = self
+            .catalog
+            .stages
+            .iter()
+            .filter(fits)
+            .filter_map(|stage| Some(format!("`{}`", stage.examples.first()?.trim())))
+            .collect();
+        (writes(decl) && !found.is_empty()).then(|| found.join(" or "))
     }
 
     /// Stages that take a model of type `kind` and make one that fits.

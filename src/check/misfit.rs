@@ -1,7 +1,8 @@
 //! What is said when a value is not of the kind its place wants.
 
 use super::arithmetic::kind_words;
-use super::{Checker, params};
+use super::elsewhere::Wanted;
+use super::{Checker, foreign, params};
 use crate::catalog::{Atom, Kind, Misfit};
 use crate::plan::Val;
 use crate::syntax::{Expr, ExprKind};
@@ -72,7 +73,7 @@ impl Checker<'_> {
     }
 
     /// A word that the place does not know.
-    fn no_symbol(&self, name: &str, kind: &Kind, near: Option<&str>, val: &Val, expr: &Expr) -> Diagnostic {
+    fn no_symbol(&mut self, name: &str, kind: &Kind, near: Option<&str>, val: &Val, expr: &Expr) -> Diagnostic {
         let word = match val {
             Val::Symbol(word) => &**word,
             _ => "",
@@ -96,6 +97,13 @@ impl Checker<'_> {
             }
         };
         let first = near.map(str::to_owned).or(of_user.map(str::to_owned));
+        // Only a word can be a name; a name's own value may be a symbol too.
+        if matches!(expr.kind, ExprKind::Word(_))
+            && self.names.get(word).is_none_or(|named| named.span.source != expr.span.source)
+            && let Some(told) = self.elsewhere(&diagnostic, word, Wanted::Setting)
+        {
+            return told;
+        }
         if let Some(yes) = truth(word).filter(|_| kind.0.contains(&Atom::Bool)) {
             return diagnostic.help(match (kind.is_flag(), yes) {
                 (true, true) => format!("write `{name}`, or `{name}=true`"),
@@ -103,7 +111,12 @@ impl Checker<'_> {
                 (false, yes) => format!("write `{name}={yes}`"),
             });
         }
+        if let Some(ours) = foreign::symbol(word).filter(|ours| kind.has_symbol(ours)) {
+            return diagnostic.help(format!("write `{name}={ours}`"));
+        }
         match first {
+            None if matches!(word, "json" | "jsonl" | "csv" | "parquet") && kind.has_symbol("alpaca") => diagnostic
+                .help(format!("`{name}` is what the rows hold, whatever the file is: for example `{name}=alpaca`")),
             Some(near) => diagnostic.help(format!("write `{near}`")),
             None if self.difference(word).is_some() => diagnostic
                 .help(format!("write `({})`: `-` belongs to names", self.difference(word).unwrap_or_default())),
@@ -111,6 +124,9 @@ impl Checker<'_> {
             None if code == "name.unknown_shape" => {
                 let shapes: Vec<&str> = self.catalog.shapes.iter().map(|shape| &*shape.name).collect();
                 diagnostic.note(format!("shapes are {}", shapes.join(", ")))
+            }
+            None if self.is_outside(expr.span) => {
+                diagnostic.help(format!("for example `{name}={}`", params::sample(kind)))
             }
             None if kind.symbols().next().is_none() => diagnostic.help(format!("declare it above: `let {word} = …`")),
             None => diagnostic,

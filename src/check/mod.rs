@@ -5,6 +5,7 @@
 
 mod arithmetic;
 mod budget;
+mod elsewhere;
 mod eval;
 mod foreign;
 mod given;
@@ -86,6 +87,8 @@ struct Checker<'a> {
     diagnostics: Vec<Diagnostic>,
     /// Params, lets and named values, as far as they are declared above.
     names: HashMap<String, names::Named>,
+    /// Statements of the file that make a model or data out of nothing.
+    makers: Vec<inputs::Maker>,
     /// Everything the file declares somewhere.
     below: HashMap<&'a str, Span>,
     owned: owned::Values,
@@ -128,6 +131,8 @@ struct Scope<'a> {
     declared: HashMap<&'a str, Span>,
     /// Those of them that cannot be read.
     unread: HashSet<String>,
+    /// Names of the file and of its recipes, wherever they stand.
+    hidden: HashMap<&'a str, Vec<elsewhere::Hidden<'a>>>,
 }
 
 impl<'a> Scope<'a> {
@@ -135,7 +140,11 @@ impl<'a> Scope<'a> {
         let name = |item: &'a Item| {
             if let Item::Recipe(line) = item { Some((&*line.name.text, line.name.span)) } else { None }
         };
-        Scope { declared: items.iter().filter_map(name).collect(), ..Scope::default() }
+        Scope {
+            declared: items.iter().filter_map(name).collect(),
+            hidden: elsewhere::hidden(items),
+            ..Scope::default()
+        }
     }
 }
 
@@ -153,6 +162,7 @@ impl<'a> Checker<'a> {
             source: file.source,
             diagnostics: Vec::new(),
             names: HashMap::new(),
+            makers: inputs::makers(&file.items, catalog),
             below: names::below(&file.items),
             owned: owned::Values::default(),
             steps: Vec::new(),

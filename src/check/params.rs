@@ -2,7 +2,7 @@
 
 use super::Checker;
 use super::given::{Layer, variable};
-use super::names::Datum;
+use super::names::{Datum, What};
 use crate::catalog::{Atom, Kind, Misfit};
 use crate::plan::{Override, Val};
 use crate::syntax::{Expr, ExprKind, ParamLine, Range};
@@ -195,7 +195,26 @@ impl Checker<'_> {
             }
             let diagnostic =
                 Diagnostic::error("param.unknown", format!("the pipeline has no param `{name}`")).label(span, place);
+            // An argument, a let and a named value are no params, and each has another way.
+            let argument = self
+                .steps
+                .iter()
+                .find(|step| self.catalog.stage(&step.stage).is_some_and(|decl| decl.arg(&name).is_some()))
+                .map(|step| (step.stage.clone(), step.stage.split(' ').next().unwrap_or_default().to_owned()));
+            let declared = self.names.get(&name).map(|named| (named.span, matches!(named.what, What::Owned(_))));
             let diagnostic = match nearest(&name, names.iter().copied()) {
+                _ if declared.is_some_and(|(_, owned)| !owned) => {
+                    let (span, _) = declared.unwrap_or((span, false));
+                    diagnostic
+                        .label(span, "a `let`, which is not given from outside")
+                        .help(format!("declare it as `param {name} = …`"))
+                }
+                _ if argument.is_some() => {
+                    let (stage, word) = argument.unwrap_or_default();
+                    diagnostic
+                        .note(format!("`{name}` is an argument of `{stage}`"))
+                        .help(format!("write `--set {word}.{name}=…`; `--sweep {word}.{name}=…,…` tries several"))
+                }
                 Some(near) => diagnostic.help(format!("write `{near}=…`")),
                 None if names.is_empty() => diagnostic.help(format!("declare it in the file: `param {name} = …`")),
                 None => diagnostic.note(format!("its params are {}", names.join(", "))),

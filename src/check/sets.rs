@@ -7,6 +7,63 @@ use crate::catalog::StageDecl;
 use crate::plan::{Override, Val};
 use crate::text::{Diagnostic, Span, nearest};
 
+/// Stages that are listed one by one.
+const LISTED: usize = 6;
+
+/// Where a statement stands: in which calls, the pipeline's own first, and on which line of which file.
+pub(super) struct Place {
+    calls: Vec<usize>,
+    line: usize,
+    /// In the pipeline's own file.
+    own: bool,
+}
+
+impl Place {
+    /// The line of the pipeline's own file that asks for it.
+    fn outermost(&self) -> usize {
+        self.calls.first().copied().unwrap_or(self.line)
+    }
+
+    /// Whether it stands in a call of that line, and what follows names it from there: `rest` begins with the lines of
+    /// further calls, and ends with its own line or words of its stage.
+    fn within(&self, line: usize, rest: &str, names: &dyn Fn(&str) -> bool) -> bool {
+        let mut wanted = vec![line];
+        let mut last = rest;
+        while let Some((line, rest)) = last.split_once('.').and_then(|(line, rest)| Some((line.parse().ok()?, rest))) {
+            wanted.push(line);
+            last = rest;
+        }
+        // The first is the pipeline's own call; others may be left out.
+        let mut calls = self.calls.iter();
+        let in_calls = self.calls.first() == wanted.first() && wanted.iter().all(|line| calls.any(|call| call == line));
+        in_calls && last.parse().map_or_else(|_| names(last), |line: usize| line == self.line)
+    }
+
+    /// The shortest way to say which it is among others: `12`, `20.train`, `20.12`.
+    fn told_from(&self, others: &[&Place], word: Option<&str>) -> String {
+        let Some((first, deeper)) = self.calls.split_first() else { return self.line.to_string() };
+        let alone = |same: &dyn Fn(&Place) -> bool| others.iter().filter(|other| same(other)).count() == 1;
+        if let Some(word) = word.filter(|_| alone(&|other| other.calls.first() == Some(first))) {
+            return format!("{first}.{word}");
+        }
+        if self.own && alone(&|other| other.own && other.line == self.line) {
+            return self.line.to_string();
+        }
+        if alone(&|other| other.calls.first() == Some(first) && other.line == self.line) {
+            return format!("{first}.{}", self.line);
+        }
+        let lines: Vec<String> = [*first].iter().chain(deeper).chain([&self.line]).map(usize::to_string).collect();
+        lines.join(".")
+    }
+}
+
+/// A stage's first word, or all of them however they are joined.
+fn names_stage(written: &str, decl: &StageDecl) -> bool {
+    let same = |c: char| if matches!(c, '-' | '_') { ' ' } else { c };
+    let plain = |text: &str| text.chars().map(same).collect::<String>();
+    plain(written) == plain(&decl.name) || decl.name.split(' ').next() == Some(written)
+}
+
 impl Checker<'_> {
     /// Puts in what `--set` gives a statement. Bodies of recipes are given it when they are called.
     pub fn override_args(&mut self, filled: &mut Filled<'_>, statement: Span) {
@@ -18,7 +75,7 @@ impl Checker<'_> {
             if !self.names_statement(&set.stage, filled.decl, statement) {
                 continue;
             }
-            let place = self.calls.first().copied().unwrap_or(statement);
+            let place = self.place(statement);
             let (name, denied) = match set.argument.strip_prefix("no_") {
                 Some(flag) if filled.decl.arg(&set.argument).is_none() && set.value.is_none() => {
                     (flag.to_owned(), true)
@@ -70,35 +127,38 @@ impl Checker<'_> {
         filled.args[at] = Some((datum, span));
     }
 
-    /// Whether `train`, `train lora`, `train-lora` or `12` means this statement: its first word, all of them, or the
-    /// line of the pipeline's own file that it begins on.
-    fn names_statement(&self, stage: &str, decl: &StageDecl, statement: Span) -> bool {
-        if let Ok(line) = stage.parse::<usize>() {
-            return self.calls.is_empty() && self.sources.line_column(statement).0 == line;
-        }
-        let same = |c: char| if matches!(c, '-' | '_') { ' ' } else { c };
-        let plain = |text: &str| text.chars().map(same).collect::<String>();
-        plain(stage) == plain(&decl.name) || decl.name.split(' ').next() == Some(stage)
+    /// Where a statement stands: the lines of the calls that it is in, and its own.
+    fn place(&self, statement: Span) -> Place {
+        let line = |span: &Span| self.sources.line_column(*span).0;
+        let calls = self.calls.iter().map(line).collect();
+        Place { calls, line: line(&statement), own: statement.source == self.source }
     }
 
+    /// Whether `train`, `train lora`, `train-lora` or `12` means this statement: its first word, all of them, or the
+    /// line of the pipeline's own file that it begins on. In front may stand lines of calls that it is in: `20.train`
+    /// is the one in the call of line 20, `20.12` that of line 12 there.
+    fn names_statement(&self, stage: &str, decl: &StageDecl, statement: Span) -> bool {
+        if let Some((line, rest)) = stage.split_once('.').and_then(|(line, rest)| Some((line.parse().ok()?, rest))) {
+            let place = self.place(statement);
+            return place.within(line, rest, &|rest| names_stage(rest, decl));
+        }
+        if let Ok(line) = stage.parse::<usize>() {
+            let place = self.place(statement);
+            return place.own && place.line == line;
+        }
+        names_stage(stage, decl)
+    }
     /// Every `--set` has to mean one statement and one of its arguments.
     pub fn sets_left(&mut self) {
         let sets = std::mem::take(&mut self.given.sets);
         for set in &sets {
             let text = self.sources.get(set.span.source).text.to_string();
-            let lines = |has: bool| -> Vec<usize> {
-                let mut lines: Vec<usize> = set
-                    .hits
-                    .iter()
-                    .filter(|(_, found)| *found == has)
-                    .map(|(span, _)| self.sources.line_column(*span).0)
-                    .collect();
-                lines.dedup();
-                lines
+            let places = |has: bool| -> Vec<&Place> {
+                set.hits.iter().filter(|(_, found)| *found == has).map(|(place, _)| place).collect()
             };
-            let (with, without) = (lines(true), lines(false));
-            let hits = set.hits.iter().filter(|(_, found)| *found).count();
-            let diagnostic = match (hits, &without[..]) {
+            let (with, without) = (places(true), places(false));
+            let without: Vec<usize> = without.iter().map(|place| place.outermost()).collect();
+            let diagnostic = match (with.len(), &without[..]) {
                 (1, _) => {
                     self.overrides.push(Override { what: text, from: "--set" });
                     continue;
@@ -132,23 +192,29 @@ impl Checker<'_> {
                         format!("`{}` in line {line} has no argument `{}`", set.stage, set.argument),
                     )
                     .label(set.span, "given on the command line");
-                    match nearest(&set.argument, names) {
-                        Some(near) => diagnostic.help(format!("write `--set \"{}.{near}=…\"`", set.stage)),
-                        None => diagnostic,
+                    // A call stands for stages, and one of those may have it.
+                    let inside = self.steps.iter().find(|step| {
+                        let has = self.catalog.stage(&step.stage).is_some_and(|decl| decl.arg(&set.argument).is_some());
+                        has && step.line == *line && !step.calls.is_empty()
+                    });
+                    match (inside, nearest(&set.argument, names)) {
+                        (Some(step), _) => diagnostic.help(format!(
+                            "`{}` in it has: write `--set \"{line}.{}.{}=…\"`",
+                            step.stage, step.stage, set.argument
+                        )),
+                        (None, Some(near)) => diagnostic.help(format!("write `--set \"{}.{near}=…\"`", set.stage)),
+                        (None, None) => diagnostic,
                     }
                 }
                 (several, _) => {
-                    let shown: Vec<String> = with.iter().map(|line| format!("line {line}")).collect();
-                    let diagnostic =
-                        Diagnostic::error("set.several", format!("`{}` could be {several} stages", set.stage))
-                            .label(set.span, "which of them?")
-                            .note(format!("they stand in {}", shown.join(", ")));
-                    match &with[..] {
-                        [first, _, ..] => {
-                            diagnostic.help(format!("say it by its line: `--set {first}.{}=…`", set.argument))
-                        }
-                        _ => diagnostic.help("make it a parameter of the recipe, and set that"),
-                    }
+                    let word = set.stage.rsplit('.').next().filter(|word| word.parse::<usize>().is_err());
+                    let ways: Vec<String> = with.iter().map(|place| place.told_from(&with, word)).collect();
+                    let shown: Vec<String> = ways.iter().take(LISTED).map(|way| format!("`{way}`")).collect();
+                    let more = if ways.len() > LISTED { " and others" } else { "" };
+                    Diagnostic::error("set.several", format!("`{}` could be {several} stages", set.stage))
+                        .label(set.span, "which of them?")
+                        .note(format!("by the lines they stand in they are {}{more}", shown.join(", ")))
+                        .help(format!("write `--set \"{}.{}=…\"`", ways.first().map_or("", |way| way), set.argument))
                 }
             };
             self.report(diagnostic);

@@ -228,6 +228,62 @@ fn set_replaces_one_argument_of_one_stage() {
     assert_eq!(set(&[&twice[0], &twice[1]]), (vec![], vec!["arg.twice"]));
 }
 
+/// Following the help of "could be several stages" always leads to one.
+#[test]
+fn every_stage_can_be_set_however_deep_it_stands() {
+    let text = format!(
+        "{BASE}recipe twice(model: Model, data: Data)\n  train lora steps=1\n  train lora steps=2\n\
+         recipe outer(model: Model, data: Data)\n  twice\n  train lora steps=3\n  twice\n\
+         recipe solo(model: Model, data: Data)\n  train lora steps=5\n\n\
+         outer\ntwice\ntrain lora steps=4\nsolo\nsave adapter\n"
+    );
+    let set = |set: &str| {
+        let (plan, found) = asked(&text, &Asked { sets: vec![set.to_owned()], ..Asked::default() });
+        let batches: Vec<usize> = plan
+            .iter()
+            .flat_map(|plan| &plan.steps)
+            .filter(|step| step.stage == "train lora")
+            .map(|step| step.args.count("batch"))
+            .collect();
+        (batches, found.into_iter().find(|one| one.is_error()))
+    };
+    let (_, error) = set("train.batch=7");
+    let error = error.expect("nine could be meant");
+    assert_eq!(error.code, "set.several");
+    let help = error.help.expect("says what works");
+    let given = help.split('"').nth(1).expect("in quotes").replace('…', "7");
+    let (batches, error) = set(&given);
+    assert!(error.is_none() && batches.iter().filter(|batch| **batch == 7).count() == 1, "{given}: {error:?}");
+
+    // Of every stage, by the lines of its calls and its own.
+    let line = |of: &str| 1 + text.lines().position(|line| line == of).expect("stands there");
+    let (outer, inner, alone) = (line("outer"), line("  twice"), line("twice"));
+    let (first, second, third) =
+        (line("  train lora steps=1"), line("  train lora steps=2"), line("  train lora steps=3"));
+    for (at, way) in [
+        format!("{outer}.{inner}.{first}"),
+        format!("{outer}.{inner}.{second}"),
+        format!("{third}"),
+        format!("{outer}.{}.{first}", inner + 2),
+        format!("{outer}.{}.{second}", inner + 2),
+        format!("{alone}.{first}"),
+        format!("{alone}.{second}"),
+        format!("{}", alone + 1),
+        format!("{}.train", alone + 2),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let (batches, error) = set(&format!("{way}.batch=7"));
+        let others = batches.iter().enumerate().all(|(other, batch)| (*batch == 7) == (other == at));
+        assert!(error.is_none() && batches.len() == 9 && others, "{way}: {batches:?} {error:?}");
+    }
+    // A call has no such argument, and what it stands for has.
+    let (_, error) = set(&format!("{alone}.batch=7"));
+    let help = error.and_then(|error| error.help).unwrap_or_default();
+    assert!(help.contains(&format!("{alone}.train lora.batch")), "{help}");
+}
+
 #[test]
 fn texts_that_hold_one_another_end_somewhere() {
     let mut text = String::from("tunepipe 1\nlet a0 = \"xxxxxxxx\"\n");

@@ -1,5 +1,6 @@
 //! Stages, arguments and words that do not exist, each with the name that was probably meant.
 
+use super::elsewhere::Wanted;
 use super::stage::{Filled, next_positional};
 use super::{Checker, foreign};
 use crate::catalog::StageDecl;
@@ -40,6 +41,29 @@ impl<'a> Checker<'a> {
                 .label(first_span.to(*second_span), "unknown")
                 .help(format!("`{second}` is a recipe, and stands by itself: write `{second}`"));
             self.report(diagnostic);
+            return None;
+        }
+        // `train_lora`, `trainlora`: a name's words joined.
+        let joined = |name: &str| name.replace([' ', '_', '-'], "");
+        if let Some(decl) =
+            catalog.stages.iter().find(|stage| stage.name.contains(' ') && joined(&stage.name) == joined(first))
+        {
+            self.report(
+                Diagnostic::error("name.unknown_stage", format!("there is no stage `{first}`"))
+                    .label(*first_span, "one word")
+                    .help(format!("write `{}`", decl.name)),
+            );
+            return Some((1, decl));
+        }
+        let here = |word: &str| catalog.stages.iter().any(|stage| stage.name.split(' ').next() == Some(word));
+        if let Some(help) = foreign::statement(first).filter(|_| !here(first))
+            && nearest(first, self.recipe_names()).is_none()
+        {
+            self.report(
+                Diagnostic::error("name.unknown_stage", format!("there is no stage `{first}`"))
+                    .label(*first_span, "unknown")
+                    .help(help),
+            );
             return None;
         }
         // A slip in a name of as many words, each of them near.
@@ -142,11 +166,22 @@ impl<'a> Checker<'a> {
                 diagnostic.help(foreign::instead(&name.text).unwrap_or_default())
             }
             Some(near) if elsewhere.is_empty() => diagnostic.help(format!("write `{near}`")),
-            _ if !elsewhere.is_empty() => diagnostic.label(stage, "this stage").note(format!(
-                "`{}` is an argument of {}",
-                name.text,
-                elsewhere.join(", ")
-            )),
+            _ if !elsewhere.is_empty() => {
+                let diagnostic = diagnostic.label(stage, "this stage").note(format!(
+                    "`{}` is an argument of {}",
+                    name.text,
+                    elsewhere.join(", ")
+                ));
+                // One of them that stands above is where it was to go.
+                let there =
+                    self.steps.iter().rev().find(|step| {
+                        self.catalog.stage(&step.stage).is_some_and(|decl| decl.arg(&name.text).is_some())
+                    });
+                match there.filter(|_| !self.trying && self.calls.is_empty()) {
+                    Some(step) => diagnostic.help(format!("move it to `{}` in line {}", step.stage, step.line)),
+                    None => diagnostic,
+                }
+            }
             _ => diagnostic.note(format!("its arguments are {}", names().collect::<Vec<_>>().join(", "))),
         };
         self.report(diagnostic);
@@ -199,9 +234,13 @@ impl<'a> Checker<'a> {
         names.extend(next.iter().flat_map(|arg| arg.kind.symbols()));
         names.extend(self.names.keys().map(|name| &**name));
         names.extend(denied.iter().map(|name| &**name));
-        let near = nearest(word, names);
+        let near = nearest(word, names).map(str::to_owned);
+        let near = near.as_deref();
         let diagnostic =
             Diagnostic::error("name.unknown", format!("`{word}` is unknown in `{}`", decl.name)).label(span, "unknown");
+        if let Some(told) = self.elsewhere(&diagnostic, word, Wanted::Setting) {
+            return self.report(told);
+        }
         let takes_path = next.is_some_and(|arg| arg.kind.takes_path());
         let diagnostic = match near {
             Some(near) => diagnostic.help(match decl.arg(near) {

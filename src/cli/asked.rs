@@ -25,6 +25,9 @@ pub fn asked(pipeline: &Pipeline) -> Result<Asked, Fault> {
             return Err(usage(format!("`{param}` is not a `name=value`"))
                 .help("values for the pipeline's params follow the file: `tunepipe run finetune.tp epochs=3`"));
         };
+        if name.trim().is_empty() {
+            return Err(usage(format!("`{param}` gives a value to nothing")).help("for example `epochs=3`"));
+        }
         asked.params.push((name.to_owned(), value.to_owned()));
     }
     Ok(asked)

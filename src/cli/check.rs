@@ -1,12 +1,12 @@
 //! `tunepipe check`: types a pipeline, against its budgets too.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::files::named;
-use super::prepare::{Prepared, answer_json, complain};
+use super::prepare::{Prepared, answer_json, complain, complaints, usage};
 use super::{Exit, Pipeline};
 use crate::memory::{Bytes, Place};
 use crate::run::{Console, Voice};
@@ -34,6 +34,15 @@ pub fn check(pipeline: &Pipeline, form: Form) -> Exit {
     // Words without `=` are further files.
     let (params, more): (Vec<String>, Vec<String>) =
         pipeline.params.iter().cloned().partition(|word| word.contains('='));
+    // One that is no file was meant for a param.
+    if let Some(word) = more.iter().find(|word| *word != "-" && !word.contains(['.', '/']) && !Path::new(word).exists())
+    {
+        complain(
+            &usage(format!("there is no file or folder `{word}`"))
+                .help(format!("a value for a param is written `{word}=…`")),
+        );
+        return Exit::Usage;
+    }
     let mut paths = vec![pipeline.file.clone()];
     paths.extend(more.into_iter().map(PathBuf::from));
     let files = match named(&paths) {
@@ -60,6 +69,8 @@ pub fn check(pipeline: &Pipeline, form: Form) -> Exit {
     facts.quiet_down();
     let single = paths.len() == 1 && all.len() == 1 && !paths[0].is_dir();
     match (pipeline.json, form) {
+        // A file that cannot be read is a complaint, and an answer by itself where it is the only one.
+        (true, _) if all.is_empty() => {}
         (true, _) => answer_json(&json_of(&all, single)),
         (false, Form::Github) => {
             for one in &all {
@@ -92,6 +103,15 @@ fn tell(one: &Checked, quiet: bool) {
     }
     // A file of recipes and lets, for others to use.
     if one.prepared.plan.as_ref().is_some_and(|plan| plan.steps.is_empty()) {
+        let (_, text) = one.prepared.source_name();
+        let bare = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
+        if bare.filter(|line| !line.is_empty()).all(|line| line.starts_with("tunepipe")) {
+            out::answer(&format!(
+                "{}: right; holds nothing yet (`tunepipe new` writes a pipeline)\n",
+                one.file.display()
+            ));
+            return;
+        }
         out::answer(&format!("{}: right; has no stages of its own\n", one.file.display()));
         return;
     }
@@ -117,11 +137,11 @@ fn json_of(all: &[Checked], single: bool) -> Value {
         }
         return value;
     }
-    let diagnostics: Vec<Value> =
-        all.iter().filter_map(|one| one.prepared.diagnostics_json().as_array().cloned()).flatten().collect();
+    let found = all.iter().filter_map(|one| one.prepared.diagnostics_json().as_array().cloned()).flatten();
+    let diagnostics: Vec<Value> = complaints().into_iter().chain(found).collect();
     json!({
         "version": 1,
-        "ok": all.iter().all(|one| one.prepared.exit() == Exit::Done),
+        "ok": complaints().is_empty() && all.iter().all(|one| one.prepared.exit() == Exit::Done),
         "files": all.iter().map(answer).collect::<Vec<_>>(),
         "diagnostics": diagnostics,
     })

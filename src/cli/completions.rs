@@ -25,7 +25,12 @@ fn command() -> Command {
     topics.sort_unstable();
     topics.dedup();
     let devices: Vec<&str> = catalog.devices.iter().map(|device| device.name.as_str()).collect();
-    Cli::command()
+    let with_budgets = ["run", "plan", "fit", "check", "preview"].into_iter().fold(Cli::command(), |command, verb| {
+        command.mut_subcommand(verb, |verb| {
+            verb.mut_arg("budget", |arg| arg.value_parser(PossibleValuesParser::new(&devices)))
+        })
+    });
+    with_budgets
         .mut_subcommand("explain", |verb| {
             verb.mut_arg("topic", |arg| arg.value_parser(PossibleValuesParser::new(topics)))
         })

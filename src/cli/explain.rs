@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::Exit;
 use super::prepare::{answer_json, complain};
 use super::terminal::paper;
-use crate::catalog::{Catalog, codes};
+use super::{Exit, outputs};
+use crate::catalog::{Catalog, RecipeDecl, StageDecl, codes};
 use crate::text::{Fault, nearest, out};
 use crate::tools::{code_json, code_page, recipe_json, recipe_page, reference, stage_json, stage_page};
 
@@ -15,7 +15,7 @@ pub fn explain(topic: &[String], json: bool) -> Exit {
     let topic = topic.join(" ");
     let topic = topic.split_whitespace().collect::<Vec<_>>().join(" ");
     let topic = topic.trim_matches(|c: char| "`'\"[]".contains(c)).to_lowercase();
-    if let Some(stage) = catalog.stage(&topic) {
+    if let Some(stage) = stage_meant(catalog, &topic) {
         if json {
             answer_json(&stage_json(stage))
         } else {
@@ -23,11 +23,17 @@ pub fn explain(topic: &[String], json: bool) -> Exit {
         }
         return Exit::Done;
     }
-    if let Some(recipe) = catalog.recipe(&topic) {
+    if let Some(recipe) = recipe_meant(catalog, &topic) {
         if json {
             answer_json(&recipe_json(recipe))
         } else {
-            out::answer(&recipe_page(recipe, paper()))
+            out::answer(&recipe_page(recipe, paper()));
+            // `lora` is a recipe, and a word of a stage's name.
+            let others = family(catalog, &topic);
+            if !others.is_empty() {
+                let others: Vec<String> = others.iter().map(|name| format!("`tunepipe explain {name}`")).collect();
+                out::say(&format!("note: the stage of that name is another page: {}", others.join(", ")));
+            }
         }
         return Exit::Done;
     }
@@ -43,10 +49,34 @@ pub fn explain(topic: &[String], json: bool) -> Exit {
     Exit::Usage
 }
 
+/// Words with `-` and `_` read as spaces: `train-lora` and `train_lora` are `train lora`.
+fn apart(name: &str) -> String {
+    name.replace(['-', '_'], " ")
+}
+
+/// The stage of a name, however its words are joined; or the only one that has the word in its name, where no recipe
+/// goes by it.
+fn stage_meant(catalog: &'static Catalog, topic: &str) -> Option<&'static StageDecl> {
+    let spelt = catalog.stages.iter().find(|stage| apart(&stage.name) == apart(topic));
+    spelt.or_else(|| match family(catalog, topic)[..] {
+        [only] if recipe_meant(catalog, topic).is_none() => catalog.stage(only),
+        _ => None,
+    })
+}
+
+fn recipe_meant(catalog: &'static Catalog, topic: &str) -> Option<&'static RecipeDecl> {
+    catalog.recipes.iter().find(|recipe| apart(&recipe.decl.name) == apart(topic))
+}
+
+/// Stages whose names have the word.
+fn family(catalog: &'static Catalog, word: &str) -> Vec<&'static str> {
+    let names = catalog.stages.iter().map(|stage| &*stage.name);
+    names.filter(|name| name.split(' ').any(|part| part == word)).collect()
+}
+
 fn unknown(catalog: &'static Catalog, topic: &str) -> Fault {
     let fault = Fault::new("usage.topic", format!("there is no stage, recipe or code called `{topic}`"));
-    let family: Vec<&str> =
-        catalog.stages.iter().map(|stage| &*stage.name).filter(|name| name.split(' ').any(|w| w == topic)).collect();
+    let family = family(catalog, topic);
     if !family.is_empty() {
         return fault.help(format!("did you mean {}?", words(&family)));
     }
@@ -72,6 +102,10 @@ fn words(names: &[&str]) -> String {
 
 /// Writes the pages of the reference into a folder.
 pub fn write_reference(folder: &Path) -> Exit {
+    if let Err(fault) = outputs::folder("--reference", folder) {
+        complain(&fault);
+        return Exit::Usage;
+    }
     for (name, text) in reference(Catalog::standard()) {
         let path = folder.join(name);
         let made = path

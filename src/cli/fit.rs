@@ -13,6 +13,10 @@ use crate::text::{Fault, out};
 use crate::tools::{self, Fit, edits, in_words, needs};
 
 pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
+    if write && pipeline.file == Path::new("-") {
+        complain(&Fault::new("usage.stdin", "standard input cannot be written to").help("name the file"));
+        return Exit::Usage;
+    }
     let mut prepared = match Prepared::read(pipeline) {
         Ok(prepared) => prepared,
         Err(exit) => return exit,
@@ -26,7 +30,11 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
         targets.iter().filter_map(|target| Some(prepared.lower(target, &facts)?.view.profile)).collect();
     facts.quiet_down();
     let Some(plan) = prepared.plan.as_ref().filter(|_| !prepared.failed() && before.len() == targets.len()) else {
-        prepared.report();
+        if pipeline.json {
+            answer_json(&json!({"version": 1, "ok": false, "diagnostics": prepared.diagnostics_json()}));
+        } else {
+            prepared.report();
+        }
         return Exit::Wrong;
     };
     let found = tools::fit(plan, &targets, &facts);
@@ -41,7 +49,8 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
     match found {
         Fit::Already => {
             if pipeline.json {
-                answer_json(&json!({"version": 1, "fits": true, "change": null, "before": state(&before)}));
+                answer_json(&json!({"version": 1, "fits": true, "change": null, "before": state(&before),
+                                    "diagnostics": prepared.diagnostics_json()}));
             } else {
                 out::answer(&format!("fits as it is\n  {}\n", state(&before).join("\n  ")));
             }
@@ -50,7 +59,8 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
         Fit::None { needs } => {
             if pipeline.json {
                 answer_json(
-                    &json!({"version": 1, "fits": false, "change": null, "before": state(&before), "least": state(&needs)}),
+                    &json!({"version": 1, "fits": false, "change": null, "before": state(&before), "least": state(&needs),
+                            "diagnostics": prepared.diagnostics_json()}),
                 );
             } else {
                 out::answer(&format!(
@@ -70,7 +80,8 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
                 .to_string();
             if pipeline.json {
                 answer_json(&json!({"version": 1, "fits": false, "change": in_words(plan, &change), "patch": patch,
-                                    "before": state(&before), "after": state(&after)}));
+                                    "before": state(&before), "after": state(&after),
+                                    "diagnostics": prepared.diagnostics_json()}));
             } else {
                 out::answer(&format!(
                     "{}\n\nbefore  {}\nafter   {}\n\n{patch}",
@@ -106,10 +117,6 @@ pub(super) fn patched(text: &str, edits: &[(crate::text::Span, String)]) -> Stri
 }
 
 fn apply(file: &Path, text: &str) -> Exit {
-    if file == Path::new("-") {
-        complain(&Fault::new("usage.stdin", "standard input cannot be written to").help("name the file"));
-        return Exit::Usage;
-    }
     match crate::store::write(file, true, |out| out.put(text.as_bytes())) {
         Ok(()) => Exit::Done,
         Err(fault) => {

@@ -10,6 +10,7 @@ mod fmt;
 mod ls;
 mod machine;
 mod new;
+mod outputs;
 mod plan;
 mod prepare;
 mod preview;
@@ -21,6 +22,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde_json::json;
 
 use crate::text::out;
 
@@ -216,6 +218,13 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
+            // `tunepipe finetune.tp`
+            let first = std::env::args().nth(1).unwrap_or_default();
+            if error.kind() == clap::error::ErrorKind::InvalidSubcommand && first.ends_with(".tp") {
+                out::say(&format!(
+                    "\n  help: say what to do with it: `tunepipe check {first}`, then `tunepipe run {first}`"
+                ));
+            }
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
         }
     };
@@ -229,7 +238,12 @@ pub fn main() -> ExitCode {
             "error: tunepipe has a defect{place}: {words}\n  note: nothing half-written is left under a final name\n  help: please report this, with the pipeline"
         ));
     }));
+    let json = cli.verb.json();
     let exit = std::panic::catch_unwind(|| cli.verb.run()).unwrap_or(Exit::Failed);
+    // Whoever reads JSON gets some, whatever went wrong.
+    if json && !out::answered() {
+        prepare::answer_json(&json!({"version": 1, "ok": exit == Exit::Done, "diagnostics": prepare::complaints()}));
+    }
     if out::lost() {
         out::say("error: the answer could not be written: stdout takes no more");
         return Exit::Failed.into();
@@ -238,6 +252,20 @@ pub fn main() -> ExitCode {
 }
 
 impl Verb {
+    /// Whether the answer is to be JSON.
+    fn json(&self) -> bool {
+        match self {
+            Verb::Run { pipeline, .. }
+            | Verb::Plan { pipeline, .. }
+            | Verb::Fit { pipeline, .. }
+            | Verb::Check { pipeline, .. }
+            | Verb::Preview { pipeline, .. } => pipeline.json,
+            Verb::Fmt { json, .. } | Verb::Explain { json, .. } | Verb::Ls { json, .. } => *json,
+            Verb::New(wanted) => wanted.json(),
+            Verb::Completions { .. } => false,
+        }
+    }
+
     fn run(self) -> Exit {
         match self {
             Verb::Run { pipeline, run_dir, device, sweep } if sweep.is_empty() => {

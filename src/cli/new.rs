@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::Exit;
 use super::fit::{here, patched};
 use super::prepare::{Prepared, answer_json, complain};
+use super::{Exit, outputs};
 use crate::catalog::Catalog;
 use crate::data::{Format, Guess, guess};
 use crate::run::{Console, Voice};
-use crate::stages::{Facts, Preview, Target, previews};
+use crate::stages::{Facts, Preview, Target, positions, previews};
 use crate::text::{Fault, Result, nearest, out};
 use crate::tools::{Fit, Goal, Wish, edits, fit, in_words, needs, scaffold};
 
@@ -44,6 +44,12 @@ pub struct New {
     json: bool,
 }
 
+impl New {
+    pub fn json(&self) -> bool {
+        self.json
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum GoalChoice {
     /// Teach the model with rows, by a small adapter
@@ -73,6 +79,9 @@ pub fn new(wanted: &New) -> Exit {
 
 fn written(wanted: &New) -> Result<Exit> {
     let to_stdout = wanted.output == Path::new("-");
+    if !to_stdout {
+        outputs::file("--output", &wanted.output, None, "finetune.tp")?;
+    }
     if !to_stdout && !wanted.overwrite && wanted.output.exists() {
         return Err(Fault::new("output.exists", format!("`{}` exists already", wanted.output.display()))
             .help("name another file with `--output`, or add `--overwrite`"));
@@ -83,24 +92,26 @@ fn written(wanted: &New) -> Result<Exit> {
             .help("name a file that ends in `.tp`"));
     }
     let asker = Asker { terminal: std::io::stdin().is_terminal() };
-    let model = asker.answer(
-        wanted.model.as_deref(),
-        "--model",
-        "Model (a folder, a .gguf file, or a shape of `tunepipe ls shapes`)",
-        None,
-    )?;
-    let data = asker.answer(wanted.data.as_deref(), "--data", "Rows (a .jsonl, .json or .txt file)", None)?;
-    let card = asker.answer(wanted.card.as_deref(), "--card", "Card (of `tunepipe ls devices`)", Some("none"))?;
-    let card = Some(card).filter(|card| card != "none");
-    if let Some(card) = &card {
-        known_card(card)?;
-    }
+    let question = Question {
+        flag: "--model",
+        words: "Model (a folder, a .gguf file, or a shape of `tunepipe ls shapes`)",
+        default: None,
+    };
+    let (model, shape) = asker.answer(wanted.model.as_deref(), &question, model_of)?;
+    let question = Question { flag: "--data", words: "Rows (a .jsonl, .json or .txt file)", default: None };
+    let data = asker.answer(wanted.data.as_deref(), &question, |data| Ok(data.to_owned()))?;
+    let question = Question { flag: "--card", words: "Card (of `tunepipe ls devices`)", default: Some("none") };
+    let card = asker.answer(wanted.card.as_deref(), &question, known_card)?;
     let goal = match wanted.goal {
         Some(goal) => goal,
         None => {
-            let word = asker.answer(None, "--goal", "Goal (adapter, full or pretrain)", Some("adapter"))?;
-            GoalChoice::from_str(&word, true).map_err(|_| {
-                Fault::new("usage.new", format!("there is no goal `{word}`")).help("`adapter`, `full` or `pretrain`")
+            let words = "Goal (adapter, full or pretrain)";
+            let question = Question { flag: "--goal", words, default: Some("adapter") };
+            asker.answer(None, &question, |word| {
+                GoalChoice::from_str(word, true).map_err(|_| {
+                    Fault::new("usage.new", format!("there is no goal `{word}`"))
+                        .help("`adapter`, `full` or `pretrain`")
+                })
             })?
         }
     };
@@ -109,7 +120,6 @@ fn written(wanted: &New) -> Result<Exit> {
         GoalChoice::Full => Goal::Full,
         GoalChoice::Pretrain => Goal::Pretrain,
     };
-    let (model, shape) = model_of(&model)?;
     let guess = guess_of(&data, wanted.format.as_deref(), goal)?;
     let folder =
         if to_stdout { PathBuf::new() } else { wanted.output.parent().map(Path::to_owned).unwrap_or_default() };
@@ -130,11 +140,29 @@ fn written(wanted: &New) -> Result<Exit> {
         quantize: false,
         out,
     };
+    // Paths that lead out of a folder lead nowhere while it is not there.
+    let made = outputs::Made::folders(&folder)?;
     let facts = Facts::new(Box::new(Console::new(None, Voice::Normal)));
     look(&mut wish, &folder, &facts)?;
     let found = fitted(&mut wish, &folder, &facts)?;
     facts.quiet_down();
-    finish(wanted, &wish, found)
+    let exit = finish(wanted, &wish, found)?;
+    drop(made);
+    if exit == Exit::Done && !wanted.json {
+        absent(&wish, &model, &data);
+    }
+    Ok(exit)
+}
+
+/// Says what was only supposed, since it is not there to look at.
+fn absent(wish: &Wish, model: &str, data: &str) {
+    if let Some(shape) = &wish.shape {
+        out::say(&format!("note: `{model}` is not there: planned from the shape `{shape}`"));
+    }
+    if !Path::new(data).exists() {
+        let (format, max_len) = (wish.guess.format.name(), wish.max_len.unwrap_or(USUAL));
+        out::say(&format!("note: `{data}` is not there: taken for {format} rows of up to {max_len} tokens"));
+    }
 }
 
 /// Asks on a terminal; elsewhere what is missing is said.
@@ -142,32 +170,45 @@ struct Asker {
     terminal: bool,
 }
 
+/// What is asked for, as a flag and in words.
+struct Question {
+    flag: &'static str,
+    words: &'static str,
+    default: Option<&'static str>,
+}
+
 impl Asker {
-    fn answer(&self, given: Option<&str>, flag: &str, question: &str, default: Option<&str>) -> Result<String> {
+    /// What is given, or what a person answers, held to `read`. A person who answers what cannot be is asked again.
+    fn answer<T>(&self, given: Option<&str>, question: &Question, read: impl Fn(&str) -> Result<T>) -> Result<T> {
         if let Some(given) = given {
-            return Ok(given.to_owned());
+            return read(given);
         }
         if !self.terminal {
-            return default.map(str::to_owned).ok_or_else(|| {
-                Fault::new("usage.new", format!("`tunepipe new` needs `{flag}` where nobody can be asked")).help(
+            let flag = question.flag;
+            return question.default.map(read).unwrap_or_else(|| {
+                Err(Fault::new("usage.new", format!("`tunepipe new` needs `{flag}` where nobody can be asked")).help(
                     "tunepipe new --model models/llama-3-8b --data data/alpaca.jsonl --card colab-t4 --goal adapter",
-                )
+                ))
             });
         }
-        let hint = default.map_or_else(String::new, |default| format!(" [{default}]"));
+        let hint = question.default.map_or_else(String::new, |default| format!(" [{default}]"));
         loop {
-            out::tell(&format!("{question}{hint}: "));
+            out::tell(&format!("{}{hint}: ", question.words));
             let mut line = String::new();
-            let read = std::io::stdin()
+            let ended = std::io::stdin()
                 .lock()
                 .read_line(&mut line)
-                .map_err(|e| Fault::io("read", Path::new("<stdin>"), &e))?;
-            let line = line.trim();
-            match (line.is_empty(), default) {
-                (false, _) => return Ok(line.to_owned()),
-                (true, Some(default)) => return Ok(default.to_owned()),
-                (true, None) if read == 0 => return Err(Fault::new("usage.new", "nothing was answered")),
-                (true, None) => {}
+                .map_err(|e| Fault::io("read", Path::new("<stdin>"), &e))?
+                == 0;
+            let word = match (line.trim(), question.default) {
+                ("", Some(default)) => default,
+                ("", None) if ended => return Err(Fault::new("usage.new", "nothing was answered")),
+                ("", None) => continue,
+                (word, _) => word,
+            };
+            match read(word) {
+                Err(fault) if !ended => complain(&fault),
+                answer => return answer,
             }
         }
     }
@@ -181,13 +222,17 @@ fn free(folder: &Path, out: String, goal: Goal) -> String {
     std::iter::once(out.clone()).chain(others).find(|out| !taken(out)).unwrap_or(out)
 }
 
-fn known_card(card: &str) -> Result<()> {
+/// A device of the catalogue; `none` is none.
+fn known_card(card: &str) -> Result<Option<String>> {
     let catalog = Catalog::standard();
+    if card == "none" {
+        return Ok(None);
+    }
     if catalog.device(card).is_some() {
-        return Ok(());
+        return Ok(Some(card.to_owned()));
     }
     let fault = Fault::new("name.unknown_device", format!("there is no device `{card}`"));
-    Err(match nearest(card, catalog.devices.iter().map(|device| &*device.name)) {
+    Err(match catalog.near_device(card) {
         Some(near) => fault.help(format!("write `--card {near}`")),
         None => fault.help("`tunepipe ls devices` lists them"),
     })
@@ -246,7 +291,7 @@ fn seen_from(folder: &Path, path: &str) -> String {
 
 /// Looks at the rows where they are there: how long they are, how many, whether they need a template.
 fn look(wish: &mut Wish, folder: &Path, facts: &Facts) -> Result<()> {
-    let usual = |wish: &mut Wish| wish.max_len = Some(USUAL);
+    let most = made_for(wish, folder, facts).unwrap_or(usize::MAX);
     let mut found = rows(wish, folder, facts);
     if let Err(code) = &found
         && code == "data.no_template"
@@ -256,12 +301,19 @@ fn look(wish: &mut Wish, folder: &Path, facts: &Facts) -> Result<()> {
     }
     match found {
         Ok(Some((longest, count))) => {
-            wish.max_len = Some(longest.min(LONGEST).next_multiple_of(64));
+            wish.max_len = Some(longest.min(LONGEST).next_multiple_of(64).min(most));
             wish.holdout = count >= FEW;
         }
-        _ => usual(wish),
+        _ => wish.max_len = Some(USUAL.min(most)),
     }
     Ok(())
+}
+
+/// Tokens that the model was made for.
+fn made_for(wish: &Wish, folder: &Path, facts: &Facts) -> Option<usize> {
+    let plain = Wish { card: None, holdout: false, max_len: None, ..wish.clone() };
+    let prepared = Prepared::text("finetune.tp", folder, scaffold(&plain));
+    positions(prepared.plan.as_ref()?, &Target::this_machine(), facts)
 }
 
 /// The longest row and how many there are; none where rows or model are absent. Errors: a code of what is wrong.
@@ -329,7 +381,11 @@ fn attempt(text: String, folder: &Path, facts: &Facts) -> Found {
 
 fn finish(wanted: &New, wish: &Wish, found: Found) -> Result<Exit> {
     if found.prepared.failed() {
-        found.prepared.report();
+        if wanted.json {
+            answer_json(&json!({"version": 1, "ok": false, "diagnostics": found.prepared.diagnostics_json()}));
+        } else {
+            found.prepared.report();
+        }
         return Ok(Exit::Wrong);
     }
     if !found.fits {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::prepare::{Prepared, answer_json, complain};
 use super::terminal::paper;
-use super::{Exit, Pipeline};
+use super::{Exit, Pipeline, outputs};
 use crate::run::{Console, Voice};
 use crate::stages::Facts;
 use crate::text::{Fault, Result, out};
@@ -24,7 +24,16 @@ pub struct Shown {
     diff: Option<PathBuf>,
 }
 
+const PAGE: outputs::Ours = outputs::Ours { begins: b"<!doctype html>", what: "page of a plan" };
+
 pub fn plan(pipeline: &Pipeline, shown: &Shown) -> Exit {
+    // A page may replace a page, and nothing else: not the pipeline, nor its rows.
+    if let Some(path) = &shown.html
+        && let Err(fault) = outputs::file("--html", path, Some(&PAGE), "page.html")
+    {
+        complain(&fault);
+        return Exit::Usage;
+    }
     let mut prepared = match Prepared::read(pipeline) {
         Ok(prepared) => prepared,
         Err(exit) => return exit,
@@ -86,18 +95,6 @@ fn difference(old: &Value, views: &[TargetPlan]) -> Result<Vec<TargetDiff>> {
 
 /// Written whole or not at all, over an older page.
 fn page(path: &Path, prepared: &Prepared, views: &[TargetPlan]) -> Result<()> {
-    // A page may replace a page, and nothing else: not the pipeline, nor its rows.
-    if path.is_file() {
-        let old = std::fs::read(path).map_err(|e| Fault::io("read", path, &e))?;
-        if !old.is_empty() && !old.starts_with(b"<!doctype html>") {
-            return Err(Fault::new(
-                "output.foreign",
-                format!("`{}` is there and is no page of a plan", path.display()),
-            )
-            .at(path)
-            .help("name another file: `--html plan.html`"));
-        }
-    }
     let name = prepared.source_name();
     let html = plan_html(name, views, &prepared.sources, &prepared.diagnostics);
     crate::store::write(path, true, |out| out.put(html.as_bytes()))

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
@@ -10,7 +11,7 @@ use super::{Exit, Pipeline};
 use crate::catalog::Catalog;
 use crate::memory::{Profile, Schedule};
 use crate::plan::Plan;
-use crate::stages::{Body, Facts, Target, lower};
+use crate::stages::{Body, Facts, RunHome, Target, lower};
 use crate::text::{self, Diagnostic, Fault, Severity, SourceId, Sources, out};
 use crate::tools::{TargetPlan, overrun, remedy};
 
@@ -21,6 +22,8 @@ pub struct Prepared {
     pub diagnostics: Vec<Diagnostic>,
     /// Nothing will be run: outputs that exist are worth a warning, not a refusal.
     pub only_plans: bool,
+    /// Where it will run; none: it is no file's.
+    pub home: Option<RunHome>,
 }
 
 /// One target's schedule.
@@ -58,7 +61,8 @@ impl Prepared {
         {
             diagnostics.extend(more);
         }
-        Ok(Prepared { sources, plan, diagnostics, only_plans: false })
+        let home = Some(RunHome::of(&stem(&pipeline.file)));
+        Ok(Prepared { sources, plan, diagnostics, only_plans: false, home })
     }
 
     /// A text that was never a file.
@@ -66,12 +70,13 @@ impl Prepared {
         let mut sources = Sources::default();
         let id = sources.add(name, folder, text);
         let (plan, diagnostics) = crate::check::check_text(id, &mut sources, Catalog::standard(), &[]);
-        Prepared { sources, plan, diagnostics, only_plans: false }
+        Prepared { sources, plan, diagnostics, only_plans: false, home: None }
     }
 
     /// Lowers for one target; none when a stage was refused, with the reasons added to the diagnostics.
     pub fn lower(&mut self, target: &Target, facts: &Facts) -> Option<Lowered> {
         let plan = self.plan.as_ref()?;
+        facts.runs_at(self.home.clone());
         let lowering = lower(plan, target, facts);
         let standing = lowering.standing.into_iter().map(|mut diagnostic| {
             if self.only_plans {
@@ -173,6 +178,14 @@ impl Prepared {
     }
 }
 
+/// What a pipeline's runs go by under `runs/`.
+pub fn stem(file: &Path) -> String {
+    match file.file_stem().map(|stem| stem.to_string_lossy()) {
+        Some(stem) if stem != "-" => stem.into_owned(),
+        _ => "stdin".into(),
+    }
+}
+
 /// Name, folder and text of a file, or of standard input.
 pub fn source_text(file: &Path) -> Result<(String, PathBuf, String), Fault> {
     if file == Path::new("-") {
@@ -215,8 +228,19 @@ pub fn usage(message: impl Into<String>) -> Fault {
     Fault::new("usage", message)
 }
 
+/// What was complained of, for an answer in JSON that there was no other occasion for.
+static COMPLAINTS: Mutex<Vec<Value>> = Mutex::new(Vec::new());
+
+/// Everything that was complained of so far.
+pub fn complaints() -> Vec<Value> {
+    COMPLAINTS.lock().map(|all| all.clone()).unwrap_or_default()
+}
+
 /// A fault that no pipeline is to blame for.
 pub fn complain(fault: &Fault) {
+    if let Ok(mut all) = COMPLAINTS.lock() {
+        all.push(text::fault_to_json(fault));
+    }
     out::say(&format!("error: {fault}"));
     for note in &fault.notes {
         out::say(&format!("  note: {note}"));

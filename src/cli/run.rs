@@ -5,11 +5,11 @@ use std::path::Path;
 use serde_json::json;
 
 use super::machine;
-use super::prepare::{Prepared, answer_json, complain, show};
-use super::{DeviceChoice, Exit, Pipeline};
+use super::prepare::{Prepared, answer_json, complain, show, stem};
+use super::{DeviceChoice, Exit, Pipeline, outputs};
 use crate::memory::{Place, admit};
 use crate::run::{Console, Journal, Voice, execute, manifest};
-use crate::stages::{Facts, Target};
+use crate::stages::{Facts, RunHome, Target};
 use crate::text::{Fault, out};
 use crate::tools::{Measured, memory_table, plan_table};
 
@@ -21,10 +21,17 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
         );
         return Exit::Usage;
     }
+    if let Some(Err(fault)) = run_dir.map(outputs::run_folder) {
+        complain(&fault);
+        return Exit::Usage;
+    }
     let mut prepared = match Prepared::read(pipeline) {
         Ok(prepared) => prepared,
         Err(exit) => return exit,
     };
+    if let Some(folder) = run_dir {
+        prepared.home = Some(RunHome::exactly(folder));
+    }
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
     let facts = Facts::new(Box::new(Console::new(None, voice)));
 
@@ -71,9 +78,7 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
     // The run holds what it needs of the facts; the rest is given back before anything is measured.
     drop(facts);
 
-    let stem = pipeline.file.file_stem().map_or_else(|| "stdin".into(), |s| s.to_string_lossy().into_owned());
-    let stem = if stem == "-" { "stdin".to_owned() } else { stem };
-    let started = Journal::create(Path::new("runs"), &stem, run_dir).and_then(|journal| {
+    let started = Journal::create(Path::new("runs"), &stem(&pipeline.file), run_dir).and_then(|journal| {
         journal.manifest(&manifest(plan, &prepared.sources, &lowered.inputs)?)?;
         Ok(journal)
     });
@@ -118,7 +123,7 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
 }
 
 fn refuse(pipeline: &Pipeline, prepared: &Prepared) -> Exit {
-    if pipeline.json {
+    if pipeline.json && !pipeline.brief {
         answer_json(&json!({"version": 1, "ok": false, "diagnostics": prepared.diagnostics_json()}));
     } else {
         prepared.report();

@@ -26,10 +26,8 @@ impl Journal {
             None => fresh_folder(&root.join(stem))?,
         };
         fs::create_dir_all(&folder).map_err(|e| Fault::io("make", &folder, &e))?;
-        if folder.join("manifest.json").exists() {
-            return Err(Fault::new("run.exists", format!("`{}` already holds a run", folder.display()))
-                .at(&folder)
-                .help("name another folder with `--run-dir`, or leave it out for a new one"));
+        if holds_run(&folder) {
+            return Err(already(&folder));
         }
         let open = |name: &str| {
             let path = folder.join(name);
@@ -83,6 +81,18 @@ impl Journal {
         text.push('\n');
         crate::store::write(&path, true, |file| file.put(text.as_bytes()))
     }
+}
+
+/// Whether a folder is a run's. Metrics alone tell too: another run's would go on behind them.
+pub fn holds_run(folder: &Path) -> bool {
+    ["manifest.json", "metrics.jsonl", "timing.jsonl"].iter().any(|name| folder.join(name).exists())
+}
+
+/// What is said of a folder that is to hold a run and has one.
+pub fn already(folder: &Path) -> Fault {
+    Fault::new("run.exists", format!("`{}` already holds a run", folder.display()))
+        .at(folder)
+        .help("name another folder with `--run-dir`, or leave it out for a new one")
 }
 
 fn line(file: &mut File, path: &Path, value: &Value) -> Result<()> {

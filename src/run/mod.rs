@@ -8,6 +8,6 @@ mod manifest;
 
 pub use console::{Console, Voice};
 pub use executor::{Failure, Outcome, execute};
-pub use journal::{Journal, fresh_folder};
+pub use journal::{Journal, already, fresh_folder, holds_run};
 pub use list::list;
 pub use manifest::{hash_file, manifest};

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Count, Watch};
+use super::{Count, RunHome, Watch};
 use crate::data::{self, ChatTemplate, Draw, Settings, Take, TokenSet, Tokenizer, TokenizerFiles, TokenizerJson};
 use crate::model::Shape;
 use crate::store::{ModelSource, TokenizerSource};
@@ -44,6 +44,7 @@ pub struct Facts {
     settings: RefCell<Vec<Arc<Settings>>>,
     tokenizers: RefCell<HashMap<PathBuf, Result<Arc<Tokenizer>>>>,
     bytes: RefCell<Option<Result<Arc<Tokenizer>>>>,
+    run_home: RefCell<Option<RunHome>>,
 }
 
 impl Facts {
@@ -57,7 +58,17 @@ impl Facts {
             settings: RefCell::default(),
             tokenizers: RefCell::default(),
             bytes: RefCell::default(),
+            run_home: RefCell::default(),
         }
+    }
+
+    /// Where the pipeline that is lowered next will run; unless this is said, outputs are not held to it.
+    pub fn runs_at(&self, home: Option<RunHome>) {
+        self.run_home.replace(home);
+    }
+
+    pub(super) fn run_home(&self) -> Option<RunHome> {
+        self.run_home.borrow().clone()
     }
 
     /// Ends whatever progress is being shown.
@@ -187,6 +198,8 @@ fn open_model(path: &Path) -> Result<ModelFiles> {
         .map_err(|fault| if fault.spot.is_none() { fault.at(path) } else { fault })?;
     let given: Vec<(&str, &[usize])> = source.tensors().iter().map(|t| (t.name.as_str(), t.shape.as_slice())).collect();
     shape.check_names(&given).map_err(|fault| if fault.spot.is_none() { fault.at(path) } else { fault })?;
+    // Found here, and not when the first of them is read.
+    shape.tensors().iter().try_for_each(|tensor| source.check_readable(&tensor.name))?;
     let tokenizer = match source.tokenizer() {
         TokenizerSource::HfJson(hf) => Ok(Arc::new(Tokenizer::from_files(TokenizerFiles {
             tokenizer_json: TokenizerJson::Path(hf.path.clone()),

@@ -30,7 +30,10 @@ impl Stage for LoadData {
                     true => format!("no file matches `{}`", path.display()),
                     false => format!("there is no `{}`", path.display()),
                 };
-                let fault = Fault::new("file.missing", message).at(path);
+                let mut fault = Fault::new("file.missing", message).at(path);
+                if let Some(near) = store::near_path(path).filter(|near| near.is_file() && !store::is_pattern(path)) {
+                    fault = fault.help(format!("did you mean `{}`?", near.display()));
+                }
                 blame(step, "path", &fault)
             })
             .collect();
@@ -40,7 +43,10 @@ impl Stage for LoadData {
             if settings.max_len.is_none() {
                 return Err(missing
                     .into_iter()
-                    .map(|d| d.help("check the path, or say `max_len=` to plan without the rows"))
+                    .map(|d| match d.help {
+                        Some(_) => d.note("`max_len=` would plan without the rows"),
+                        None => d.help("check the path, or say `max_len=` to plan without the rows"),
+                    })
                     .collect());
             }
             world.warnings.extend(missing.iter().cloned().map(|mut d| {

@@ -54,3 +54,15 @@ pub fn previews(plan: &Plan, target: &Target, facts: &Facts) -> (Vec<Preview>, V
     });
     (seen, lowering.diagnostics)
 }
+
+/// Tokens of the longest row that every model of the plan was made for; none where no model's sizes are known.
+pub fn positions(plan: &Plan, target: &Target, facts: &Facts) -> Option<usize> {
+    let mut least: Option<usize> = None;
+    lower_watched(plan, target, facts, &mut |step, world| {
+        if let Ok(model) = world.model(step) {
+            let most = model.shape.max_positions;
+            least = Some(least.map_or(most, |least| least.min(most)));
+        }
+    });
+    least
+}

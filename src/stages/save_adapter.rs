@@ -1,9 +1,9 @@
 //! `save adapter`: the adapter alone, in PEFT's format.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::output::storable;
-use super::world::{RUN_FOLDER, blame};
+use super::world::blame;
 use super::{Body, Job, Lowered, Refusal, Stage, World};
 use crate::memory::{Holding, Kept, Phase, Place};
 use crate::model::{Float, LoraSettings, Shape};
@@ -26,7 +26,7 @@ impl Stage for SaveAdapter {
         let overwrite = step.args.flag("overwrite");
         match &path {
             Some(path) => world.output(step, path, overwrite)?,
-            None => world.claim(step, &Path::new(RUN_FOLDER).join("adapter"))?,
+            None => world.output_in_run(step, "adapter", overwrite)?,
         }
         let folder = peft_plan(&model.shape, settings, &model.base_name);
         let bytes = folder.planned_bytes().map_err(|fault| vec![blame(step, "path", &fault)])?;

@@ -176,7 +176,28 @@ impl<'a> World<'a> {
     /// Holds a folder that the step wants to make: refused where it cannot be made, or is made twice; noted where it
     /// exists.
     pub fn output(&mut self, step: &Step, path: &Path, overwrite: bool) -> Result<(), Refusal> {
-        self.claim(step, path)?;
+        let real = store::resolved(path);
+        let refused = self.facts.run_home().and_then(|home| home.refuses(path, &real));
+        if let Some(fault) = refused {
+            return Err(vec![blame(step, "path", &fault)]);
+        }
+        self.claim(step, path, real)?;
+        self.writable(step, path, overwrite)
+    }
+
+    /// The same for a folder in the run's own.
+    pub fn output_in_run(&mut self, step: &Step, name: &str, overwrite: bool) -> Result<(), Refusal> {
+        let path = Path::new(RUN_FOLDER).join(name);
+        match self.facts.run_home().and_then(|home| home.place(Path::new(name))) {
+            Some(place) => {
+                self.claim(step, &path, place.clone())?;
+                self.writable(step, &place, overwrite)
+            }
+            None => self.claim(step, &path, store::resolved(&path)),
+        }
+    }
+
+    fn writable(&mut self, step: &Step, path: &Path, overwrite: bool) -> Result<(), Refusal> {
         match store::check_output(path, OutputKind::Folder, overwrite) {
             Err(fault) if fault.code == "output.exists" => {
                 self.standing.push(blame(step, "path", &fault));
@@ -187,8 +208,7 @@ impl<'a> World<'a> {
     }
 
     /// Every save has a folder of its own, none inside another.
-    pub fn claim(&mut self, step: &Step, path: &Path) -> Result<(), Refusal> {
-        let real = store::resolved(path);
+    fn claim(&mut self, step: &Step, path: &Path, real: PathBuf) -> Result<(), Refusal> {
         let span = step.args.span("path").unwrap_or(step.name_span);
         let clash = self.outputs.iter().find(|o| o.real.starts_with(&real) || real.starts_with(&o.real));
         if let Some(other) = clash {

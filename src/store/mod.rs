@@ -20,6 +20,7 @@ mod writer;
 pub use atomic::{AtomicFile, AtomicFolder, OutputKind, WRITE_BUFFER, check_output, resolved, write};
 pub use disk::WINDOW;
 pub use glob::{expand, is_pattern};
+pub use near::near_path;
 pub use source::{CARRIED, HfTokenizer, ModelSource, TensorEntry, TokenizerSource};
 pub use types::{StoredType, TensorInfo};
 pub use writer::{DEFAULT_SHARD, ModelPlan, ModelWriter};

@@ -1,6 +1,14 @@
 //! The names that somebody may have meant.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// The path that lies beside `path` and resembles it the most.
+pub fn near_path(path: &Path) -> Option<PathBuf> {
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let folder = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let near = near_names(folder, path.file_name()?.to_str()?);
+    near.first().map(|near| parent.join(near))
+}
 
 /// Names in `folder` that resemble `name`, the likeliest first; at most three.
 pub(super) fn near_names(folder: &Path, name: &str) -> Vec<String> {

@@ -7,6 +7,19 @@ use crate::text::{Diagnostic, Span};
 impl Lower<'_> {
     /// Reports a statement that is another language's, once for several of a kind.
     pub fn foreign(&mut self, code: &str, span: Span) -> Option<Item> {
+        if let Some(stage) = code.strip_prefix("- ") {
+            let place = Span::new(self.source, self.base, self.base + 1);
+            // Once for a list of them.
+            if !self.diagnostics.iter().any(|known| known.code == "syntax.yaml") {
+                let stage = stage.lines().next().unwrap_or("").trim();
+                self.report(
+                    Diagnostic::error("syntax.yaml", "a statement has no dash in front, which is YAML's way")
+                        .label(place, "remove it")
+                        .help(format!("write `{stage}`")),
+                );
+            }
+            return Some(Item::Broken(Broken { words: Vec::new(), span }));
+        }
         let end = code.find(|c: char| !(c.is_alphanumeric() || "_-.".contains(c)))?;
         let (name, rest) = code.split_at_checked(end)?;
         if name.is_empty() {
@@ -23,6 +36,27 @@ impl Lower<'_> {
             return broken(vec![word]);
         }
         let value = rest.trim_start();
+        let second = value.find(|c: char| !(c.is_alphanumeric() || "_-.".contains(c))).unwrap_or(value.len());
+        let (second, behind) = value.split_at_checked(second)?;
+        // `train lora(rank=8)`
+        if !second.is_empty() && behind.starts_with('(') && behind.contains('=') {
+            let both = Word { text: format!("{name} {second}"), span: word.span };
+            self.call(&both, behind);
+            return broken(vec![word]);
+        }
+        // `var lr = 3`
+        let keyword = matches!(name, "var" | "const" | "set" | "local" | "export" | "val");
+        if let Some(given) = behind.trim_start().strip_prefix('=').filter(|_| keyword && !second.is_empty()) {
+            let given = given.trim().lines().next().unwrap_or("").to_owned();
+            let place = Span::new(self.source, self.base, self.base + end);
+            self.report(
+                Diagnostic::error("syntax.assign", format!("`{name}` is no statement here"))
+                    .label(place, "declares a name elsewhere")
+                    .help(format!("write `let {second} = {given}`")),
+            );
+            let (first, second) = (Word { text: "let".into(), span: place }, Word { text: second.into(), span: place });
+            return broken(vec![first, second]);
+        }
         // Tight, it is an argument whose indentation was forgotten.
         if value.len() < rest.len() && value.starts_with('=') && !value.starts_with("==") {
             let value = value.trim_start_matches('=').trim();
@@ -96,6 +130,20 @@ pub(super) fn instead(code: &str) -> Option<&'static str> {
         Some("a list stands in brackets: `targets=[q_proj v_proj]`")
     } else if starts(&["{"]) {
         Some("there are no braces: arguments stand behind the stage's name, lists in `[ ]`")
+    } else if starts(&["**", "^"]) {
+        Some("there is no power; write the number out: `lr=1e-4`")
+    } else if starts(&["%"]) {
+        Some("operators are `+`, `-`, `*` and `/`; `3%` is a percentage")
+    } else if starts(&["*", "+"]) {
+        Some("arithmetic stands in parentheses, with spaces around its operators: `batch=(2 * 4)`")
+    } else if starts(&["\\"]) {
+        Some("a line that is indented deeper goes on with the statement: leave the `\\` out")
+    } else if starts(&["("]) {
+        Some("there are no functions: a value is a number, a text, a name, or arithmetic of those")
+    } else if starts(&[":="]) {
+        Some("a value stands behind `=`: `let lr = 3e-4`")
+    } else if code.strip_prefix('.').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        Some("a number begins with a digit: `0.5`")
     } else {
         None
     }

@@ -70,9 +70,11 @@ impl Lower<'_> {
             Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
         };
         let mut diagnostic = Diagnostic::error("syntax.expected", format!("expected {expected}")).label(span, found);
-        if let Some(instead) = instead(code) {
+        // `10 ** 4` stops at its second star.
+        let power = code.starts_with('*') && statement.get(..stop.at).unwrap_or("").trim_end().ends_with('*');
+        if let Some(instead) = instead(if power { "**" } else { code }) {
             diagnostic = diagnostic.help(instead);
-        } else if code.starts_with('=') {
+        } else if code.starts_with('=') && !code.starts_with("=>") {
             diagnostic = diagnostic.help("an argument is `name=value`, with one `=`");
         } else if code.starts_with(['<', '>', '!', '&', '|', ';']) {
             diagnostic = diagnostic.help("a stage is its name, values, `name=value` and flags, separated by spaces");
@@ -106,6 +108,9 @@ impl Lower<'_> {
                 );
                 alias = None;
             }
+            if self.misread_number(parts.last_mut(), &pair) {
+                continue;
+            }
             // `prompt"q"`: a name and its value without the `=` between.
             if let Some(Part::Value(Expr { kind: ExprKind::Word(_), span: before })) = parts.last()
                 && before.end == span.start
@@ -122,8 +127,10 @@ impl Lower<'_> {
                 parts.push(Part::Argument { name, value });
                 continue;
             }
+            let fraction = pair.as_rule() == Rule::wrong_path && pair.as_str().starts_with('/');
             if let Some(before) = parts.last().map(Part::span).filter(|before| before.end >= span.start)
                 && !matches!(pair.as_rule(), Rule::EOI | Rule::wrong_comma)
+                && !fraction
             {
                 self.report(
                     Diagnostic::error("syntax.space", "two arguments stand together without a space")
@@ -188,6 +195,55 @@ impl Lower<'_> {
         self.report(diagnostic.help(write));
     }
 
+    /// `1/1000` and `0,0002` go on with the number before them. They are reported whole, and the number is no value any
+    /// more.
+    fn misread_number(&mut self, before: Option<&mut Part>, pair: &Pair<'_, Rule>) -> bool {
+        let number = match before {
+            Some(Part::Value(number) | Part::Argument { value: number, .. }) => number,
+            None => return false,
+        };
+        let (span, rule) = (self.span(pair), pair.as_rule());
+        let rest = self.text.get(span.end as usize..).unwrap_or("");
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let tight = number.span.end == span.start;
+        let decimal = self.slice(number.span).bytes().all(|b| b.is_ascii_digit() || b == b'-');
+        if tight && rule == Rule::wrong_path && pair.as_str().starts_with('/') && is_number(&number.kind) {
+            let (left, right) = (self.slice(number.span).to_owned(), pair.as_str().trim_start_matches('/'));
+            self.report(
+                Diagnostic::error(
+                    "syntax.operator",
+                    "arithmetic stands in parentheses, with spaces around its operators",
+                )
+                .label(number.span.to(span), "a quotient")
+                .help(format!("write `({left} / {right})`")),
+            );
+            number.kind = ExprKind::Wrong;
+            return true;
+        }
+        if tight
+            && rule == Rule::wrong_comma
+            && pair.as_str() == ","
+            && digits > 0
+            && decimal
+            && is_number(&number.kind)
+        {
+            let whole = self.slice(number.span).to_owned();
+            let part = rest.get(..digits).unwrap_or("").to_owned();
+            let end = span.end as usize + digits;
+            self.report(
+                Diagnostic::error("syntax.number", "a decimal point is a point")
+                    .label(Span::new(self.source, number.span.start as usize, end), "with a comma")
+                    .help(format!("write `{whole}.{part}`")),
+            );
+            // The digits behind it come next, and are said.
+            number.kind = ExprKind::Wrong;
+            number.span.end = u32::try_from(end).unwrap_or(number.span.end);
+            return true;
+        }
+        // Those digits.
+        number.kind == ExprKind::Wrong && rule == Rule::number && number.span.end == span.end
+    }
+
     /// `15 GiB`: the number and its unit came apart. They are reported, and the number is no value any more.
     fn spaced_unit(&mut self, before: Option<&mut Part>, value: &Expr) -> bool {
         let ExprKind::Word(word) = &value.kind else { return false };
@@ -207,6 +263,10 @@ impl Lower<'_> {
         number.kind = ExprKind::Wrong;
         true
     }
+}
+
+fn is_number(kind: &ExprKind) -> bool {
+    matches!(kind, ExprKind::Int(_) | ExprKind::Float(_))
 }
 
 /// What is wrong with a name's spelling: names are lower case letters, digits, `_`, `-` and `.`.

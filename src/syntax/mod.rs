@@ -4,6 +4,7 @@
 //! never fails: what cannot be read becomes [`Item::Broken`] with a diagnostic, and the rest goes on.
 
 mod ast;
+mod comments;
 mod decl;
 mod format;
 mod grammar;
@@ -23,8 +24,8 @@ use crate::text::{Diagnostic, SourceId, Sources, Span};
 
 /// Reads a whole file.
 pub fn parse(sources: &Sources, source: SourceId) -> (File, Vec<Diagnostic>) {
-    let text = &*sources.get(source).text;
     let mut diagnostics = Vec::new();
+    let text = &*comments::blanked(&sources.get(source).text, source, &mut diagnostics);
     let items = lines::split(text, source, &mut diagnostics)
         .iter()
         .map(|statement| statement::lower(text, source, statement, &mut diagnostics))

@@ -92,7 +92,9 @@ fn nearest(unit: &str) -> Option<&'static str> {
         "G" | "g" | "Gi" => "GiB",
         "T" | "Ti" => "TiB",
         "percent" | "pct" => "%",
-        "ep" => "epochs",
+        "ep" | "e" => "epochs",
+        "s" | "st" | "it" | "iters" | "iterations" => "steps",
+        "r" | "samples" | "examples" | "lines" => "rows",
         _ => "",
     };
     if !short.is_empty() {

@@ -71,7 +71,13 @@ impl Lower<'_> {
             );
             return None;
         }
-        let number = self.pairs(Rule::edition_line, code)?.next().map(|pair| self.value(pair))?;
+        let Some(mut pairs) = self.pairs(Rule::edition_line, code) else {
+            if let Some(last) = self.diagnostics.last_mut() {
+                last.help.get_or_insert_with(|| "write `tunepipe 1`".into());
+            }
+            return None;
+        };
+        let number = pairs.next().map(|pair| self.value(pair))?;
         Some(Item::Edition(Edition { number, span }))
     }
 
@@ -83,7 +89,11 @@ impl Lower<'_> {
 
     fn param(&mut self, code: &str, span: Span, doc: Option<String>) -> Option<Item> {
         let (mut name, mut kind, mut default) = (None, None, None);
-        for pair in self.pairs(Rule::param_line, code)? {
+        let Some(pairs) = self.pairs(Rule::param_line, code) else {
+            self.declares("param", code);
+            return None;
+        };
+        for pair in pairs {
             match pair.as_rule() {
                 Rule::name => name = Some(self.name(&pair)),
                 Rule::kind => kind = Some(self.kind(pair)),
@@ -95,10 +105,26 @@ impl Lower<'_> {
     }
 
     fn binding(&mut self, code: &str, span: Span, doc: Option<String>) -> Option<Item> {
-        let mut pairs = self.pairs(Rule::let_line, code)?;
+        let Some(mut pairs) = self.pairs(Rule::let_line, code) else {
+            self.declares("let", code);
+            return None;
+        };
         let name = self.name(&pairs.next()?);
         let value = self.expression(pairs.next()?);
         Some(Item::Let(LetLine { name, value, span, doc }))
+    }
+
+    /// For a declaration that cannot be read and has no help yet: how it is written, with its own words.
+    fn declares(&mut self, keyword: &str, code: &str) {
+        let rest = code.strip_prefix(keyword).unwrap_or("").trim_start();
+        let end = rest.find(|c: char| !(c.is_alphanumeric() || "_-.".contains(c))).unwrap_or(rest.len());
+        let (name, value) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        let value = value.trim_start_matches([':', '=', ' ', '\t']).lines().next().unwrap_or("").trim();
+        let plain = !value.is_empty() && !value.contains(|c: char| "=()%*^!&|".contains(c) || c.is_whitespace());
+        let (name, value) = (if name.is_empty() { "name" } else { name }, if plain { value } else { "…" });
+        if let Some(last) = self.diagnostics.last_mut().filter(|last| last.help.is_none()) {
+            last.help = Some(format!("write `{keyword} {name} = {value}`"));
+        }
     }
 
     fn used(&mut self, code: &str, span: Span) -> Option<Item> {

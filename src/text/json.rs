@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Diagnostic, Severity, Sources, Span};
+use super::{Diagnostic, Fault, Severity, Sources, Span};
 
 impl Severity {
     /// How the severity is written for programs and for people: `error`, `warning`, `note`.
@@ -20,6 +20,20 @@ impl Severity {
 /// Lines and columns count from 1, columns in characters, ends lie behind the last character.
 pub fn to_json(sources: &Sources, diagnostics: &[Diagnostic]) -> Value {
     diagnostics.iter().map(|diagnostic| one(sources, diagnostic)).collect()
+}
+
+/// The same object for a fault that no pipeline is to blame for; its place is that of the file it names.
+pub fn fault_to_json(fault: &Fault) -> Value {
+    let mut diagnostic = Diagnostic::error(fault.code, fault.message.clone());
+    diagnostic.notes.clone_from(&fault.notes);
+    diagnostic.help.clone_from(&fault.help);
+    let mut object = one(&Sources::default(), &diagnostic);
+    if let Some(spot) = &fault.spot {
+        object["file"] = spot.path.display().to_string().into();
+        object["line"] = spot.line.into();
+        object["column"] = spot.column.into();
+    }
+    object
 }
 
 fn one(sources: &Sources, diagnostic: &Diagnostic) -> Value {

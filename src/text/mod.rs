@@ -14,7 +14,7 @@ mod tests;
 pub use diagnostic::{Diagnostic, Label, Severity};
 pub use fault::{Fault, Result, Spot};
 pub use github::to_github;
-pub use json::to_json;
+pub use json::{fault_to_json, to_json};
 pub use nearest::nearest;
 pub use render::render;
 pub use source::{Source, SourceId, Sources, Span};

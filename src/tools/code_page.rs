@@ -29,6 +29,12 @@ pub fn code_page(page: &CodePage, code: &str, paper: Paper) -> String {
     if let Some(right) = &page.right {
         shown(&mut out, "right", right, Ink::Good, paper);
     }
+    if let Some(picture) = &page.shown {
+        let _ = writeln!(out, "\n{}", paper.ink(Ink::Faint, "as it is printed"));
+        for line in picture.lines() {
+            let _ = writeln!(out, "{}", format!("  {line}").trim_end());
+        }
+    }
     let others: Vec<&str> = page.codes.iter().map(String::as_str).filter(|other| *other != code).collect();
     if !others.is_empty() {
         let _ = writeln!(out, "\n{}", paper.ink(Ink::Faint, "said alike"));
@@ -75,7 +81,7 @@ pub fn code_json(page: &CodePage, code: &str) -> Value {
         })
     };
     json!({"version": 1, "code": code, "title": page.title, "doc": page.doc, "wrong": example(&page.wrong),
-           "right": example(&page.right), "alike": page.codes, "diagnostics": []})
+           "right": example(&page.right), "shown": page.shown, "alike": page.codes, "diagnostics": []})
 }
 
 /// Every code with its line.

@@ -14,6 +14,7 @@ mod plan_html;
 mod plan_table;
 mod preview;
 mod ranking;
+mod recipe_flow;
 mod reference;
 mod scaffold;
 mod signature;

@@ -4,7 +4,11 @@ use std::cmp::Ordering;
 
 use serde_json::{Value, json};
 
+use super::paper::clip;
 use super::table::{Align, Table};
+
+/// Characters of what was swept that a row shows; the folder tells the rest apart.
+const SHOWN: usize = 60;
 
 /// One run of a sweep.
 pub struct Ranked {
@@ -50,7 +54,7 @@ pub fn ranking(runs: &[Ranked]) -> String {
     let number = |loss: Option<f64>| loss.map_or_else(|| "–".to_owned(), |loss| format!("{loss:.4}"));
     for (at, run) in runs.iter().enumerate() {
         let place = if run.done { (at + 1).to_string() } else { "failed".to_owned() };
-        let mut row = vec![place, run.label.clone()];
+        let mut row = vec![place, clip(&run.label, SHOWN)];
         row.extend(held.then(|| number(run.score.0)));
         row.extend([number(run.score.1), format!("{:.1}", run.seconds), run.folder.clone()]);
         table.row(row);

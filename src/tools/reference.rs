@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::code_page::command;
 use super::listing;
+use super::recipe_flow::recipe_signature;
 use super::signature::{default, flow, kind, pattern};
 use super::specimen::{MAX_LEN, SHAPE, specimen};
 use super::stage_page::{body, difference};
@@ -34,7 +35,7 @@ fn recipe_file(recipe: &RecipeDecl) -> String {
 /// The page of the stage it stands for, with its text below.
 fn recipe_text(recipe: &RecipeDecl) -> String {
     let lines: Vec<&str> = body(recipe).collect();
-    format!("{}\n## What it is\n\n```\n{}\n```\n", page(&recipe.decl), lines.join("\n").trim_end())
+    format!("{}\n## What it is\n\n```\n{}\n```\n", page(&recipe_signature(recipe)), lines.join("\n").trim_end())
 }
 
 fn index(catalog: &Catalog) -> String {
@@ -135,6 +136,9 @@ fn codes() -> String {
         let _ = write!(out, "\n## {}\n\n{}\n", names.join(", "), page.title);
         if !page.doc.is_empty() {
             let _ = write!(out, "\n{}\n", page.doc);
+        }
+        if let Some(picture) = &page.shown {
+            let _ = write!(out, "\nAs it is printed:\n\n```\n{picture}```\n");
         }
         for (side, example) in [("Wrong", &page.wrong), ("Right", &page.right)] {
             let Some(example) = example else { continue };

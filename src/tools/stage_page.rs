@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::paper::{Ink, Paper, wrap};
+use super::recipe_flow::recipe_signature;
 use super::signature::{default, kind, pattern};
 use super::specimen::{Effect, MAX_LEN, SHAPE, specimen};
 use super::table::{Align, Table};
@@ -34,7 +35,7 @@ pub fn stage_page(stage: &StageDecl, paper: Paper) -> String {
 
 /// A recipe's page is that of the stage it stands for, with its text below.
 pub fn recipe_page(recipe: &RecipeDecl, paper: Paper) -> String {
-    let mut out = stage_page(&recipe.decl, paper);
+    let mut out = stage_page(&recipe_signature(recipe), paper);
     heading(&mut out, &format!("what it is, {}", recipe.file), paper);
     for line in body(recipe) {
         let _ = writeln!(out, "{}", format!("  {line}").trim_end());
@@ -167,7 +168,7 @@ pub(super) fn signed(bytes: i128) -> String {
 
 /// A recipe's page for programs.
 pub fn recipe_json(recipe: &RecipeDecl) -> Value {
-    let mut page = stage_json(&recipe.decl);
+    let mut page = stage_json(&recipe_signature(recipe));
     page["recipe"] = recipe.decl.name.clone().into();
     page["file"] = recipe.file.into();
     page["text"] = recipe.text.into();

@@ -107,6 +107,34 @@ fn shortened(text: &str) -> Vec<String> {
     long.map(|(from, _)| format!("{}{}", &text[..from + 2], &text[from + 3..])).collect()
 }
 
+/// A comment of another language behind every line, above every line and in the middle of it.
+fn commented(text: &str, open: &str, close: &str) -> Vec<String> {
+    let comment = format!("{open} 3 words, \"here{close}");
+    let mut texts = Vec::new();
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let (before, after) = (&text[..at], &text[at + line.len()..]);
+        let code = line.trim_end();
+        let indent = &code[..code.len() - code.trim_start().len()];
+        at += line.len();
+        if code.starts_with('#') {
+            continue;
+        }
+        texts.push(format!("{before}{indent}{comment}\n{line}{after}"));
+        if !code.is_empty() && !code.contains('#') {
+            texts.push(format!("{before}{code} {comment}\n{after}"));
+        }
+        if let (false, Some((left, right))) =
+            (close.is_empty(), code.split_once(' ').filter(|(left, _)| !left.is_empty()))
+            && !left.contains('#')
+        {
+            texts.push(format!("{before}{left} {comment} {right}\n{after}"));
+            texts.push(format!("{before}{indent}{open} 3\n{indent}words{close}\n{line}{after}"));
+        }
+    }
+    texts
+}
+
 fn without_line(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     (1..lines.len())
@@ -114,7 +142,11 @@ fn without_line(text: &str) -> Vec<String> {
         .collect()
 }
 
-const WAYS: [Way; 26] = [
+const WAYS: [Way; 30] = [
+    ("a comment with //", |text| commented(text, "//", "")),
+    ("a comment with --", |text| commented(text, "--", "")),
+    ("a comment with ;", |text| commented(text, ";", "")),
+    ("a comment in /* */", |text| commented(text, "/*", " */")),
     ("two letters swapped", swapped),
     ("a letter left out", shortened),
     ("a line left out", without_line),
@@ -151,6 +183,24 @@ const WAYS: [Way; 26] = [
         [replaced(text, "\nload", "\nLoad"), replaced(text, "lora", "LoRA"), replaced(text, " lr=", " LR=")].concat()
     }),
 ];
+
+/// A comment in another language's way is one error and nothing else, wherever it stands.
+#[test]
+fn other_languages_comments_are_one_error_each() {
+    let mut planted = 0;
+    for (open, close) in [("//", ""), ("--", ""), (";", ""), ("/*", " */")] {
+        for (name, text) in CORPUS {
+            for mutant in commented(text, open, close) {
+                let (sources, _, found) = check(name, &mutant, &[]);
+                let errors: Vec<_> = found.into_iter().filter(|one| one.is_error()).collect();
+                let shown = render(&sources, &errors, false);
+                assert!(matches!(&errors[..], [only] if only.code == "syntax.comment"), "{mutant}\n{shown}");
+                planted += 1;
+            }
+        }
+    }
+    assert!(planted > 400, "{planted}");
+}
 
 #[test]
 fn one_mistake_is_one_error() {

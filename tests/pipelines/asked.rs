@@ -98,3 +98,82 @@ fn a_sweep_plans_all_then_runs_and_ranks() {
     assert!(runs[0]["given"].as_str().is_some_and(|given| given.starts_with("lr=3e-3")), "{told}");
     assert!(desk.path("runs/sweep/lr=0.0_train.batch=2/adapter/adapter_config.json").exists());
 }
+
+/// Whatever the values are, each run has a folder of its own, and what is given twice is said.
+#[test]
+fn a_sweep_keeps_its_runs_apart() {
+    let desk = Desk::new();
+    desk.write(
+        "t.tp",
+        &TUNE
+            .replace("param rank = 2", "param rank = 2\nparam word = \"w\"")
+            .replace("save adapter", "sample prompt=word max_new=1"),
+    );
+    let sweep = |more: &[&str]| desk.tunepipe(&[&["run", "t.tp", "--json"], more].concat());
+    let long = format!("word={}x,{}y", "a ".repeat(200), "a ".repeat(200));
+    for (axis, runs) in [("word=a b,a/b,a?b", 3), (&*long, 2)] {
+        let told = sweep(&["--sweep", axis]).ended(0).json();
+        let mut folders: Vec<&str> =
+            told["runs"].as_array().expect("runs").iter().filter_map(|run| run["run"].as_str()).collect();
+        folders.sort_unstable();
+        folders.dedup();
+        assert_eq!(folders.len(), runs, "{told}");
+        assert!(folders.iter().all(|folder| desk.path(folder).join("memory.json").exists()), "{told}");
+    }
+
+    // What cannot be two runs is refused before the first.
+    for (more, code, words) in [
+        (&["--sweep", "rank=2,2"][..], 2, "has `2` twice"),
+        (&["--sweep", "rank=2", "--sweep", "rank=4"], 2, "swept twice"),
+        (&["--sweep", "rank=2,4", "rank=8"], 2, "given as `rank=8`"),
+        (&["--sweep", "train.rank=2,4", "--set", "train.rank=8"], 2, "set by `--set train.rank=8`"),
+        (&["--sweep", "train.rank=2,4", "--set", "train-lora.rank=8"], 1, "given twice"),
+        (&["--sweep", "lr=1e-3,0.001"], 1, "would do the same"),
+        (&["--sweep", "rank=2,4", "--set", "train.rank=8"], 1, "would do the same"),
+        (&["--sweep", "batch=2,4"], 1, "--sweep train.batch="),
+        (&["--sweep", "r=2,4"], 1, "no param `r`"),
+    ] {
+        let told = desk.tunepipe(&[&["run", "t.tp", "--run-dir", "runs/no"], more].concat()).ended(code);
+        assert!(told.err.contains(words), "{more:?}: {}", told.err);
+        assert!(!desk.path("runs/no").exists(), "{more:?}");
+    }
+    desk.write("let.tp", &TUNE.replace("param rank", "let rank"));
+    let told = desk.tunepipe(&["run", "let.tp", "--sweep", "rank=2,4"]).ended(1);
+    assert!(told.err.contains("param rank = …") && told.err.contains("a `let`"), "{}", told.err);
+
+    // A file of params stands behind the sweep, and that is said.
+    desk.write("ours.params", "rank = 4\nlr = 2e-3\n");
+    let told =
+        desk.tunepipe(&["run", "t.tp", "--params", "ours.params", "--sweep", "rank=2,3", "--run-dir", "runs/one"]);
+    let told = told.ended(0);
+    assert!(told.err.contains("what `ours.params` gives for it is not used"), "{}", told.err);
+    assert!(!told.err.contains("`lr`"), "{}", told.err);
+    // An older sweep's folder is not taken for this one's.
+    let again = desk.tunepipe(&["run", "t.tp", "--sweep", "rank=2,8", "--run-dir", "runs/one"]).ended(2);
+    assert!(again.err.contains("already holds a run") && !desk.path("runs/one/rank=8").exists(), "{}", again.err);
+}
+
+/// A name of the file means nothing on the command line, and one given there is no name of the file.
+#[test]
+fn names_given_from_outside_are_told_from_the_files() {
+    let desk = Desk::new();
+    desk.write("t.tp", &TUNE.replace("param lr = 1e-3\n", ""));
+    let told = desk.tunepipe(&["check", "t.tp", "lr=1e-3"]).ended(1);
+    assert!(told.err.contains("given on the command line, and no `param` takes it"), "{}", told.err);
+    assert!(told.err.contains("param lr = …") && told.err.matches(" × ").count() == 1, "{}", told.err);
+    desk.write("u.tp", TUNE);
+    let told = desk.tunepipe(&["check", "u.tp", "--set", "train.lr=lr"]).ended(1);
+    assert!(told.err.contains("write the value itself") && !told.err.contains("declare it"), "{}", told.err);
+    let told = desk.tunepipe(&["check", "u.tp", "--set", "train.lr=much"]).ended(1);
+    assert!(told.err.contains("for example `lr=") && !told.err.contains("declare it"), "{}", told.err);
+    for (arguments, words) in [
+        (&["check", "u.tp", "lr"][..], "`lr=…`"),
+        (&["check", "u.tp", "=3"], "gives a value to nothing"),
+        (&["u.tp"], "tunepipe check u.tp"),
+    ] {
+        let told = desk.tunepipe(arguments).ended(2);
+        assert!(told.err.contains(words), "{arguments:?}: {}", told.err);
+    }
+    let told = desk.tunepipe(&["check", "u.tp", "batch=4"]).ended(1);
+    assert!(told.err.contains("--set train.batch=…"), "{}", told.err);
+}

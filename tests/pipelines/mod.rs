@@ -5,6 +5,7 @@ mod bad_input;
 mod bits;
 mod codes;
 mod contract;
+mod damaged;
 mod files;
 mod fit;
 mod ledger;

@@ -157,7 +157,7 @@ fn a_page_replaces_a_page_and_a_new_pipeline_a_pipeline() {
     desk.write("p.tp", &text);
     for precious in ["p.tp", "rows.jsonl"] {
         let before = fs::read(desk.path(precious)).expect("a file");
-        let told = desk.tunepipe(&["plan", "p.tp", "--html", precious]).ended(3);
+        let told = desk.tunepipe(&["plan", "p.tp", "--html", precious]).ended(2);
         assert!(told.err.contains("no page of a plan"), "{}", told.err);
         assert_eq!(fs::read(desk.path(precious)).expect("a file"), before);
     }

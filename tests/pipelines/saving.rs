@@ -191,3 +191,46 @@ fn shards_load_again_as_one_model() {
     desk.run("plain", "load model \"model\"\nsave model \"out/plain\"");
     same("joined again", &merged(&desk, "whole"), &merged(&desk, "plain"));
 }
+
+/// A save into a run's folder is found by `check`, and not when the run has come to it.
+#[test]
+fn no_save_goes_into_the_folder_of_a_run() {
+    let desk = Desk::new();
+    let text = |out: &str| {
+        format!(
+            "tunepipe 1\nload model \"model\"\nload data \"rows.jsonl\" format=completion\ntrain lora steps=1 batch=2\nsave adapter {out}\n"
+        )
+    };
+    let refused = |out: &str, more: &[&str], words: &str| {
+        desk.write("r.tp", &text(&format!("\"{out}\"")));
+        let verb = if more.is_empty() { "check" } else { "run" };
+        let told = desk.tunepipe(&[&[verb, "r.tp"], more].concat()).ended(1);
+        assert!(told.err.contains("output.run") && told.err.contains(words), "{out}: {}", told.err);
+    };
+    let first = |out: &str, words: &str| refused(out, &[], words);
+    first("runs", "makes its own folder");
+    first("runs/r", "makes its own folder");
+    first("./runs/../runs/r", "makes its own folder");
+    first("runs/r/latest/adapter", "`latest`");
+    for out in ["rd", "."] {
+        refused(out, &["--run-dir", "rd"], "makes its own folder");
+    }
+    refused("rd/manifest.json", &["--run-dir", "rd"], "writes itself");
+    assert!(!desk.path("rd").exists() && !desk.path("runs").exists(), "nothing was begun");
+
+    // In the run's own folder a save has its place, and the unnamed one another.
+    desk.write("r.tp", &text("\"rd/mine\"").replace("save adapter", "save adapter\nsave adapter"));
+    desk.tunepipe(&["run", "-q", "r.tp", "--run-dir", "rd"]).ended(0);
+    assert!(desk.path("rd/mine/adapter_config.json").exists() && desk.path("rd/adapter/adapter_config.json").exists());
+    desk.write("r.tp", &text("\"re/adapter\"").replace("save adapter", "save adapter\nsave adapter"));
+    let told = desk.tunepipe(&["run", "-q", "r.tp", "--run-dir", "re"]).ended(1);
+    assert!(told.err.contains("output.twice") && !desk.path("re").exists(), "{}", told.err);
+    // Another run's folder is its own.
+    first("rd/other", "another run");
+    first("rd", "another run");
+    // An adapter that lies where the run will save its own.
+    desk.write("old/adapter/adapter_config.json", "{}");
+    desk.write("r.tp", &text(""));
+    let told = desk.tunepipe(&["run", "-q", "r.tp", "--run-dir", "old"]).ended(1);
+    assert!(told.err.contains("output.exists"), "{}", told.err);
+}

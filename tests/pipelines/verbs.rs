@@ -33,6 +33,16 @@ fn a_stage_and_a_code_are_explained() {
         assert!(told.err.contains(near), "{topic}: {}", told.err);
     }
     desk.tunepipe(&["explain"]).ended(2);
+
+    // However the words are joined, and by one word where only one stage has it.
+    for topic in ["train-lora", "train_lora", "Train  Lora"] {
+        assert!(desk.tunepipe(&["explain", topic]).ended(0).out.starts_with("train lora\n"), "{topic}");
+    }
+    assert!(desk.tunepipe(&["explain", "nf4"]).ended(0).out.starts_with("quantize nf4\n"));
+    assert!(desk.tunepipe(&["explain", "continue pretraining"]).ended(0).out.starts_with("continue_pretraining\n"));
+    // A word that is a recipe and belongs to a stage: the recipe, and where the stage is explained.
+    let told = desk.tunepipe(&["explain", "lora"]).ended(0);
+    assert!(told.out.starts_with("lora\n") && told.err.contains("tunepipe explain train lora"), "{}", told.err);
 }
 
 #[test]
@@ -89,7 +99,44 @@ fn a_plan_is_drawn_as_one_page() {
     desk.tunepipe(&["plan", "o.tp", "--html", "over.html"]).ended(4);
     let page = fs::read_to_string(desk.path("over.html")).expect("a page");
     assert!(page.contains("does not fit") && page.contains("budget.over"));
-    desk.tunepipe(&["plan", "p.tp", "--html", "model"]).ended(3);
+    // What cannot be written is found before anything is looked at, the pipeline included.
+    desk.write("page", "mine");
+    for (place, words) in
+        [("model", "is a folder"), ("page/plan.html", "is a file"), ("rows.jsonl", "no page of a plan")]
+    {
+        let told = desk.tunepipe(&["plan", "absent.tp", "--html", place]).ended(2);
+        assert!(told.err.contains(words) && told.out.is_empty(), "{place}: {}", told.err);
+    }
+    desk.tunepipe(&["plan", "p.tp", "--html", "new/folder/plan.html"]).ended(0);
+}
+
+#[test]
+fn options_that_name_outputs_are_held_to_them_before_any_work() {
+    let desk = Desk::new();
+    desk.write("p.tp", &format!("tunepipe 1\n{TRAIN}\n"));
+    desk.write("file", "mine");
+    desk.write("old/metrics.jsonl", "{}\n");
+    for arguments in [
+        &["run", "absent.tp", "--run-dir", "file"][..],
+        &["run", "absent.tp", "--run-dir", "file/run"],
+        &["run", "absent.tp", "--run-dir", "old"],
+        &["run", "absent.tp", "--sweep", "lr=1,2", "--run-dir", "file"],
+        &["explain", "--reference", "file"],
+        &["fit", "-", "--write"],
+        &["new", "--model", "model", "--data", "rows.jsonl", "-o", "model"],
+        &["new", "--model", "model", "--data", "rows.jsonl", "-o", "file/p.tp"],
+    ] {
+        let told = desk.tunepipe(arguments).ended(2);
+        assert!(told.err.starts_with("error: ") && !told.err.contains("absent"), "{arguments:?}: {}", told.err);
+    }
+    assert_eq!(fs::read_to_string(desk.path("file")).expect("still there"), "mine");
+
+    // A folder that is not there yet is made, and stays away where nothing came of it.
+    desk.tunepipe(&["new", "--model", "model", "--data", "rows.jsonl", "-o", "team/ours/p.tp"]).ended(0);
+    desk.tunepipe(&["check", "team/ours/p.tp"]).ended(0);
+    let wrong = ["new", "--model", "llama-3-8b", "--data", "x.jsonl", "--goal", "full", "--card", "colab-t4"];
+    desk.tunepipe(&[&wrong[..], &["-o", "gone/p.tp"]].concat()).ended(4);
+    assert!(!desk.path("gone").exists());
 }
 
 #[test]
@@ -223,6 +270,15 @@ fn a_new_pipeline_checks_and_fits() {
         told.out
     );
 
+    // Rows are no longer than the model was made for, whether it is there or only its shape is known.
+    let told = new(&["--model", "tiny-llama", "--data", "absent.jsonl", "-o", "-"], 0);
+    assert!(told.out.contains("shape=tiny-llama") && told.out.contains("max_len=512"), "{}", told.out);
+    desk.write("words.txt", &"seal ".repeat(3000));
+    for model in ["tiny-llama", "model"] {
+        let told = new(&["--model", model, "--data", "words.txt", "--goal", "pretrain", "-o", "-"], 0);
+        assert!(told.out.contains("max_len=512"), "{model}: {}", told.out);
+    }
+
     // What cannot be is said, and nothing is written.
     assert!(
         new(&["--model", "llama-3-8b", "--data", "x.jsonl", "--goal", "full", "--card", "colab-t4", "-o", "no.tp"], 4)
@@ -257,4 +313,53 @@ fn shells_get_their_completions() {
     let told = desk.tunepipe(&["completions", "bash"]).ended(0);
     assert!(told.out.contains("complete -F") && told.out.contains("colab-t4"));
     desk.tunepipe(&["completions", "tcsh"]).ended(2);
+}
+
+/// Who asks for JSON gets JSON, with what went wrong in it, on every verb and whatever it is.
+#[test]
+fn an_answer_in_json_is_json_whatever_goes_wrong() {
+    let desk = Desk::new();
+    desk.write("ok.tp", &format!("tunepipe 1\n{TRAIN}\n"));
+    desk.write("bad.tp", "tunepipe 1\nload model \"modle\"\nsample prompt=\"Q\"\n");
+    desk.write("big.tp", &format!("tunepipe 1\nbudget ram=1MiB\n{TRAIN}\n"));
+    let fine = ["--model", "model", "--data", "rows.jsonl", "-o", "-"];
+    for (arguments, code) in [
+        (&["check", "ok.tp"][..], 0),
+        (&["check", "bad.tp"], 1),
+        (&["check", "none.tp"], 2),
+        (&["check", "ok.tp", "none.tp"], 2),
+        (&["check", "big.tp"], 4),
+        (&["plan", "ok.tp"], 0),
+        (&["plan", "bad.tp"], 1),
+        (&["plan", "none.tp"], 2),
+        (&["plan", "ok.tp", "--html", "model"], 2),
+        (&["plan", "ok.tp", "--diff", "rows.jsonl"], 2),
+        (&["fit", "ok.tp"], 0),
+        (&["fit", "bad.tp"], 1),
+        (&["fit", "big.tp"], 4),
+        (&["preview", "bad.tp"], 1),
+        (&["preview", "none.tp"], 2),
+        (&["run", "bad.tp"], 1),
+        (&["run", "none.tp"], 2),
+        (&["run", "big.tp"], 4),
+        (&["run", "ok.tp", "--run-dir", "rows.jsonl"], 2),
+        (&["run", "ok.tp", "x"], 2),
+        (&["run", "ok.tp", "--sweep", "train.lr=1,1"], 2),
+        (&["run", "ok.tp", "--sweep", "train.lr=1,a"], 1),
+        (&["run", "ok.tp", "--sweep", "train.lr=0.1,1e-1"], 1),
+        (&["fmt", "--check", "ok.tp"], 0),
+        (&["fmt", "none.tp"], 2),
+        (&[&["new"][..], &fine].concat(), 0),
+        (&["new", "--model", "modle", "--data", "rows.jsonl", "-o", "-"], 2),
+        (&["explain", "nothing"], 2),
+        (&["ls", "runs"], 0),
+    ] {
+        let told = desk.tunepipe(&[arguments, &["--json"]].concat()).ended(code);
+        let json = told.json();
+        let found = json["diagnostics"].as_array().unwrap_or_else(|| panic!("{arguments:?}: {json}"));
+        assert_eq!(json["version"], 1, "{arguments:?}");
+        let unfit = code == 4 && json["fits"] == false;
+        assert!(code == 0 || unfit || found.iter().any(|one| one["severity"] == "error"), "{arguments:?}: {json}");
+        assert!(code == 0 || json["ok"] != true, "{arguments:?}: {json}");
+    }
 }

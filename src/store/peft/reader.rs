@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{AdapterConfig, CONFIG, WEIGHTS, WRAPPER};
 use crate::store::StoredType;
-use crate::store::near::near_names;
+use crate::store::near::near_path;
 use crate::store::safetensors::{TensorFile, TensorRecord};
 use crate::store::types::shape_text;
 use crate::text::{Fault, Result};
@@ -130,10 +130,8 @@ fn no_folder(path: &Path) -> Fault {
             .at(path);
     }
     let fault = Fault::new("file.missing", format!("there is no adapter at `{}`", path.display())).at(path);
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-    match near_names(parent, name).first() {
-        Some(near) => fault.help(format!("did you mean `{}`?", parent.join(near).display())),
+    match near_path(path) {
+        Some(near) => fault.help(format!("did you mean `{}`?", near.display())),
         None => fault,
     }
 }

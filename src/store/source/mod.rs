@@ -17,7 +17,7 @@ pub(super) use order::layer_order;
 use super::StoredType;
 use super::disk::DiskFile;
 use super::gguf::GgufVocab;
-use super::near::near_names;
+use super::near::{near_names, near_path};
 use super::types::elements;
 use crate::text::{Fault, Result};
 
@@ -166,6 +166,14 @@ impl ModelSource {
         })
     }
 
+    /// Whether a tensor's values can be read as weights, which its header tells.
+    ///
+    /// Errors: `model.missing_tensor`, `model.unreadable_type`.
+    pub fn check_readable(&self, name: &str) -> Result<()> {
+        let tensor = self.require(name)?;
+        readable(tensor, self.files.get(tensor.file).map_or(&self.path, |file| file.path()))
+    }
+
     /// Fills `out` with the elements `first..first + out.len()` of the flattened tensor, as f32.
     ///
     /// The bits do not depend on how a tensor is cut into ranges. Allocates nothing.
@@ -177,12 +185,7 @@ impl ModelSource {
         if first.checked_add(out.len() as u64).is_none_or(|end| end > tensor.elements()) {
             return Err(self.out_of_range(tensor));
         }
-        if !tensor.dtype.is_readable() {
-            let what = format!("`{}` holds {} values, which are not read as weights", tensor.name, tensor.dtype);
-            return Err(Fault::new("model.unreadable_type", what)
-                .at(file.path())
-                .note("f32, f16 and bf16 are read from safetensors, and the block types of GGUF"));
-        }
+        readable(tensor, file.path())?;
         match tensor.head_rows {
             None => file.read_f32(tensor.offset, tensor.dtype, first, out),
             Some(head) => gguf::read_interleaved(file, tensor, head, first, out),
@@ -272,6 +275,16 @@ impl ModelSource {
     }
 }
 
+fn readable(tensor: &TensorEntry, path: &Path) -> Result<()> {
+    if tensor.dtype.is_readable() {
+        return Ok(());
+    }
+    let what = format!("`{}` holds {} values, which are not read as weights", tensor.name, tensor.dtype);
+    Err(Fault::new("model.unreadable_type", what)
+        .at(path)
+        .note("f32, f16 and bf16 are read from safetensors, and the block types of GGUF"))
+}
+
 fn missing(path: &Path) -> Fault {
     let fault = Fault::new("file.missing", format!("there is no model at `{}`", path.display())).at(path);
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -290,11 +303,12 @@ fn missing(path: &Path) -> Fault {
             fault
         };
     }
-    let near = near_names(parent, name);
-    match near.first() {
+    let others = near_names(parent, name);
+    match near_path(path) {
         Some(first) => {
-            let fault = near.iter().skip(1).fold(fault, |fault, other| fault.note(format!("there is also `{other}`")));
-            fault.help(format!("did you mean `{}`?", parent.join(first).display()))
+            let fault =
+                others.iter().skip(1).fold(fault, |fault, other| fault.note(format!("there is also `{other}`")));
+            fault.help(format!("did you mean `{}`?", first.display()))
         }
         None => fault,
     }
