@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::Exit;
 use super::fit::{here, patched};
-use super::prepare::{Prepared, answer_json, complain};
+use super::prepare::{Prepared, answer_json, complain, facts};
 use crate::catalog::Catalog;
 use crate::data::{Format, Guess, guess};
-use crate::run::{Console, Voice};
+use crate::run::Voice;
 use crate::stages::{Facts, Preview, Target, previews};
 use crate::text::{Fault, Result, nearest, out};
 use crate::tools::{Fit, Goal, Wish, edits, fit, in_words, needs, scaffold};
@@ -130,7 +130,7 @@ fn written(wanted: &New) -> Result<Exit> {
         quantize: false,
         out,
     };
-    let facts = Facts::new(Box::new(Console::new(None, Voice::Normal)));
+    let facts = facts(Voice::Normal);
     look(&mut wish, &folder, &facts)?;
     let found = fitted(&mut wish, &folder, &facts)?;
     facts.quiet_down();

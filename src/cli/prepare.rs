@@ -10,7 +10,9 @@ use super::{Exit, Pipeline};
 use crate::catalog::Catalog;
 use crate::memory::{Profile, Schedule};
 use crate::plan::Plan;
+use crate::run::{Console, Voice};
 use crate::stages::{Body, Facts, Target, lower};
+use crate::store::Cache;
 use crate::text::{self, Diagnostic, Fault, Severity, SourceId, Sources, out};
 use crate::tools::{TargetPlan, overrun, remedy};
 
@@ -171,6 +173,11 @@ impl Prepared {
     pub fn diagnostics_json(&self) -> Value {
         text::to_json(&self.sources, &self.diagnostics)
     }
+}
+
+/// What lowering finds out, with its progress shown, and token sets kept between commands.
+pub fn facts(voice: Voice) -> Facts {
+    Facts::new(Box::new(Console::new(None, voice))).cached(Cache::of_user())
 }
 
 /// Name, folder and text of a file, or of standard input.

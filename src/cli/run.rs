@@ -5,11 +5,12 @@ use std::path::Path;
 use serde_json::json;
 
 use super::machine;
-use super::prepare::{Prepared, answer_json, complain, show};
+use super::prepare::{Prepared, answer_json, complain, facts, show};
 use super::{DeviceChoice, Exit, Pipeline};
 use crate::memory::{Place, admit};
 use crate::run::{Console, Journal, Voice, execute, manifest};
-use crate::stages::{Facts, Target};
+use crate::stages::Target;
+use crate::store::Cache;
 use crate::text::{Fault, out};
 use crate::tools::{Measured, memory_table, plan_table};
 
@@ -26,7 +27,7 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
         Err(exit) => return exit,
     };
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
-    let facts = Facts::new(Box::new(Console::new(None, voice)));
+    let facts = facts(voice).to_run();
 
     // The declared budgets first: a pipeline that breaks its own promise is not run anywhere.
     if prepared.plan.as_ref().is_some_and(|plan| !plan.budgets.is_empty()) {
@@ -74,7 +75,7 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
     let stem = pipeline.file.file_stem().map_or_else(|| "stdin".into(), |s| s.to_string_lossy().into_owned());
     let stem = if stem == "-" { "stdin".to_owned() } else { stem };
     let started = Journal::create(Path::new("runs"), &stem, run_dir).and_then(|journal| {
-        journal.manifest(&manifest(plan, &prepared.sources, &lowered.inputs)?)?;
+        journal.manifest(&manifest(plan, &prepared.sources, &lowered.inputs, Cache::of_user().as_ref())?)?;
         Ok(journal)
     });
     let mut journal = match started {

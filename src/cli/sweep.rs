@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::prepare::{Prepared, answer_json, complain, usage};
+use super::prepare::{Prepared, answer_json, complain, facts, usage};
 use super::{DeviceChoice, Exit, Pipeline, run};
-use crate::run::{Console, Voice};
-use crate::stages::{Facts, Target};
+use crate::run::Voice;
+use crate::stages::Target;
 use crate::text::{Fault, out};
 use crate::tools::{Ranked, ranking};
 
@@ -144,7 +144,7 @@ fn split(text: &str) -> Vec<String> {
 /// Plans every run, so that the last does not fail hours after the first began, and holds their outputs apart.
 fn planned(trials: &[Trial]) -> Result<(), Exit> {
     let quiet = trials.first().is_some_and(|trial| trial.pipeline.quiet);
-    let facts = Facts::new(Box::new(Console::new(None, if quiet { Voice::Quiet } else { Voice::Normal })));
+    let facts = facts(if quiet { Voice::Quiet } else { Voice::Normal });
     let mut outputs: Vec<(PathBuf, &str)> = Vec::new();
     for trial in trials {
         let mut prepared = Prepared::read(&trial.pipeline)?;
