@@ -7,3 +7,11 @@ mod golden;
 mod lang;
 mod pipelines;
 mod rooms;
+
+/// The built program. What it keeps between commands stays out of the user's own cache: it keeps nothing, unless a test
+/// gives it a place.
+fn program() -> std::process::Command {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tunepipe"));
+    command.env("TUNEPIPE_CACHE", "off");
+    command
+}

@@ -6,11 +6,10 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::files::named;
-use super::prepare::{Prepared, answer_json, complain, complaints, usage};
+use super::prepare::{Prepared, answer_json, complain, complaints, facts, usage};
 use super::{Exit, Pipeline};
 use crate::memory::{Bytes, Place};
-use crate::run::{Console, Voice};
-use crate::stages::Facts;
+use crate::run::Voice;
 use crate::text::{self, out};
 use crate::tools::{TargetPlan, target_json};
 
@@ -53,7 +52,7 @@ pub fn check(pipeline: &Pipeline, form: Form) -> Exit {
         }
     };
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
-    let facts = Facts::new(Box::new(Console::new(None, voice)));
+    let facts = facts(voice);
     let mut all = Vec::new();
     let mut unreadable = false;
     for file in files {

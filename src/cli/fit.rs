@@ -4,11 +4,11 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::prepare::{Prepared, answer_json, complain};
+use super::prepare::{Prepared, answer_json, complain, facts};
 use super::{Exit, Pipeline, machine};
 use crate::memory::Profile;
-use crate::run::{Console, Voice};
-use crate::stages::{Facts, Target};
+use crate::run::Voice;
+use crate::stages::Target;
 use crate::text::{Fault, out};
 use crate::tools::{self, Fit, edits, in_words, needs};
 
@@ -23,7 +23,7 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
     };
     prepared.only_plans = true;
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
-    let facts = Facts::new(Box::new(Console::new(None, voice)));
+    let facts = facts(voice);
     let targets = prepared.budgets();
     let targets = if targets.is_empty() { vec![here()] } else { targets };
     let before: Vec<Profile> =

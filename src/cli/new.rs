@@ -7,11 +7,11 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::fit::{here, patched};
-use super::prepare::{Prepared, answer_json, complain};
+use super::prepare::{Prepared, answer_json, complain, facts};
 use super::{Exit, outputs};
 use crate::catalog::Catalog;
 use crate::data::{Format, Guess, guess};
-use crate::run::{Console, Voice};
+use crate::run::Voice;
 use crate::stages::{Facts, Preview, Target, positions, previews};
 use crate::text::{Fault, Result, nearest, out};
 use crate::tools::{Fit, Goal, Wish, edits, fit, in_words, needs, scaffold};
@@ -142,7 +142,7 @@ fn written(wanted: &New) -> Result<Exit> {
     };
     // Paths that lead out of a folder lead nowhere while it is not there.
     let made = outputs::Made::folders(&folder)?;
-    let facts = Facts::new(Box::new(Console::new(None, Voice::Normal)));
+    let facts = facts(Voice::Normal);
     look(&mut wish, &folder, &facts)?;
     let found = fitted(&mut wish, &folder, &facts)?;
     facts.quiet_down();

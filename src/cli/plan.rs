@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use super::prepare::{Prepared, answer_json, complain};
+use super::prepare::{Prepared, answer_json, complain, facts};
 use super::terminal::paper;
 use super::{Exit, Pipeline, outputs};
-use crate::run::{Console, Voice};
-use crate::stages::Facts;
+use crate::run::Voice;
 use crate::text::{Fault, Result, out};
 use crate::tools::{TargetDiff, TargetPlan, diff_json, diff_table, plan_diff, plan_html, plan_json, plan_table};
 
@@ -47,7 +46,7 @@ pub fn plan(pipeline: &Pipeline, shown: &Shown) -> Exit {
     };
     prepared.only_plans = true;
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
-    let facts = Facts::new(Box::new(Console::new(None, voice)));
+    let facts = facts(voice);
     let views = prepared.targets(&facts);
     facts.quiet_down();
     if let Some(path) = &shown.html

@@ -11,7 +11,9 @@ use super::{Exit, Pipeline};
 use crate::catalog::Catalog;
 use crate::memory::{Profile, Schedule};
 use crate::plan::Plan;
+use crate::run::{Console, Voice};
 use crate::stages::{Body, Facts, RunHome, Target, lower};
+use crate::store::Cache;
 use crate::text::{self, Diagnostic, Fault, Severity, SourceId, Sources, out};
 use crate::tools::{TargetPlan, overrun, remedy};
 
@@ -184,6 +186,11 @@ pub fn stem(file: &Path) -> String {
         Some(stem) if stem != "-" => stem.into_owned(),
         _ => "stdin".into(),
     }
+}
+
+/// What lowering finds out, with its progress shown, and token sets kept between commands.
+pub fn facts(voice: Voice) -> Facts {
+    Facts::new(Box::new(Console::new(None, voice))).cached(Cache::of_user())
 }
 
 /// Name, folder and text of a file, or of standard input.

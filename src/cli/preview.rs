@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::prepare::{Prepared, answer_json};
+use super::prepare::{Prepared, answer_json, facts};
 use super::terminal::paper;
 use super::{Exit, Pipeline};
-use crate::run::{Console, Voice};
-use crate::stages::{Facts, Target, previews};
+use crate::run::Voice;
+use crate::stages::{Target, previews};
 use crate::text::out;
 use crate::tools::{preview_json, preview_page};
 
@@ -16,7 +16,7 @@ pub fn preview(pipeline: &Pipeline, rows: usize) -> Exit {
         Err(exit) => return exit,
     };
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
-    let facts = Facts::new(Box::new(Console::new(None, voice)));
+    let facts = facts(voice);
     let seen = match &prepared.plan {
         Some(plan) => {
             let (seen, found) = previews(plan, &Target::this_machine(), &facts);

@@ -5,11 +5,12 @@ use std::path::Path;
 use serde_json::json;
 
 use super::machine;
-use super::prepare::{Prepared, answer_json, complain, show, stem};
+use super::prepare::{Prepared, answer_json, complain, facts, show, stem};
 use super::{DeviceChoice, Exit, Pipeline, outputs};
 use crate::memory::{Place, admit};
 use crate::run::{Console, Journal, Voice, execute, manifest};
-use crate::stages::{Facts, RunHome, Target};
+use crate::stages::{RunHome, Target};
+use crate::store::Cache;
 use crate::text::{Fault, out};
 use crate::tools::{Measured, memory_table, plan_table};
 
@@ -33,7 +34,7 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
         prepared.home = Some(RunHome::exactly(folder));
     }
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
-    let facts = Facts::new(Box::new(Console::new(None, voice)));
+    let facts = facts(voice).to_run();
 
     // The declared budgets first: a pipeline that breaks its own promise is not run anywhere.
     if prepared.plan.as_ref().is_some_and(|plan| !plan.budgets.is_empty()) {
@@ -79,7 +80,7 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
     drop(facts);
 
     let started = Journal::create(Path::new("runs"), &stem(&pipeline.file), run_dir).and_then(|journal| {
-        journal.manifest(&manifest(plan, &prepared.sources, &lowered.inputs)?)?;
+        journal.manifest(&manifest(plan, &prepared.sources, &lowered.inputs, Cache::of_user().as_ref())?)?;
         Ok(journal)
     });
     let mut journal = match started {

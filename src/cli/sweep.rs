@@ -8,12 +8,12 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::asked::asked;
-use super::prepare::{Prepared, answer_json, complain, stem, usage};
+use super::prepare::{Prepared, answer_json, complain, facts, stem, usage};
 use super::{DeviceChoice, Exit, Pipeline, outputs, run};
 use crate::catalog::{Atom, Catalog};
 use crate::plan::{Plan, Val, ValueId};
-use crate::run::{Console, Voice};
-use crate::stages::{Facts, RunHome, Target};
+use crate::run::Voice;
+use crate::stages::{RunHome, Target};
 use crate::text::{Fault, out};
 use crate::tools::{Ranked, ranking};
 
@@ -175,7 +175,7 @@ fn split(text: &str) -> Vec<String> {
 /// Plans every run, so that the last does not fail hours after the first began, and holds their outputs apart.
 fn planned(trials: &[Trial], folders: &[String], run_dir: Option<&Path>) -> Result<(), Exit> {
     let quiet = trials.first().is_some_and(|trial| trial.pipeline.quiet);
-    let facts = Facts::new(Box::new(Console::new(None, if quiet { Voice::Quiet } else { Voice::Normal })));
+    let facts = facts(if quiet { Voice::Quiet } else { Voice::Normal });
     let mut outputs: Vec<(PathBuf, &str)> = Vec::new();
     let mut works: Vec<(Vec<Work>, &str)> = Vec::new();
     for (trial, folder) in trials.iter().zip(folders) {

@@ -45,6 +45,11 @@ impl Draft {
         }
     }
 
+    /// Bytes of the text.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.text.len()).sum()
+    }
+
     /// Ends a text with the end-of-text token.
     fn end(&mut self) {
         if let Some(part) = self.parts.last_mut() {

@@ -1,18 +1,22 @@
 //! Rows as they were read: checked, not yet tokenised.
 
-use std::path::{Path, PathBuf};
-
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::text::Fault;
-
 /// Where a row begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Index into [`Rows::files`].
+    /// Index into [`Settings::paths`](super::Settings::paths).
     pub file: u32,
     /// From 1.
     pub line: u64,
+}
+
+impl Origin {
+    /// The same place where `files` other files come before its own.
+    pub(super) fn after(self, files: u32) -> Self {
+        Origin { file: self.file.saturating_add(files), ..self }
+    }
 }
 
 /// Who speaks.
@@ -93,43 +97,5 @@ impl Content {
             Content::Completion { completion, .. } => completion.is_empty(),
             Content::Tokens { ids, .. } => ids.is_empty(),
         }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct Row {
-    pub origin: Origin,
-    pub content: Content,
-}
-
-/// Every row of a data set, in file order.
-#[derive(Debug, Clone, Default)]
-pub struct Rows {
-    pub files: Vec<PathBuf>,
-    pub rows: Vec<Row>,
-}
-
-impl Rows {
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// The file that a row came from.
-    pub fn file(&self, origin: Origin) -> &Path {
-        self.files.get(origin.file as usize).map_or(Path::new(""), PathBuf::as_path)
-    }
-
-    /// `data/alpaca.jsonl:17`.
-    pub fn place(&self, origin: Origin) -> String {
-        format!("{}:{}", self.file(origin).display(), origin.line)
-    }
-
-    /// A fault at the row's first line.
-    pub fn fault(&self, origin: Origin, code: &'static str, message: impl Into<String>) -> Fault {
-        Fault::new(code, message).at_line(self.file(origin), origin.line, None)
     }
 }

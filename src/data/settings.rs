@@ -1,8 +1,10 @@
 //! What `load data` says about rows: the arguments of the stage, resolved.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use super::Origin;
 
 /// What a row holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,5 +133,14 @@ impl Settings {
             eos: true,
             bos: true,
         }
+    }
+    /// The file that a row came from.
+    pub fn path_of(&self, origin: Origin) -> &Path {
+        self.paths.get(origin.file as usize).map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// `data/alpaca.jsonl:17`.
+    pub fn place(&self, origin: Origin) -> String {
+        format!("{}:{}", self.path_of(origin).display(), origin.line)
     }
 }

@@ -15,4 +15,4 @@ pub use bytes::Bytes;
 pub use holding::{Grows, Holding, PerPlace, Place};
 pub use ledger::{Account, Books, Lease, Ledger};
 pub use profile::{PhaseProfile, Profile, StageProfile};
-pub use schedule::{Kept, Phase, Schedule, StagePlan};
+pub use schedule::{Early, Kept, Phase, Schedule, StagePlan};

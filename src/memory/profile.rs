@@ -10,6 +10,8 @@ pub struct PhaseProfile {
     pub peak: PerPlace,
     /// Floor first, then values of earlier stages, then the phase's own.
     pub holdings: Vec<Holding>,
+    /// What was measured, where the phase is over before the run begins.
+    pub measured: Option<PerPlace>,
 }
 
 #[derive(Debug, Clone)]
@@ -47,12 +49,16 @@ impl Profile {
                     Some(peak) => peak,
                     None => PerPlace::sum(&phase.holdings)?,
                 };
-                let mut peak = base;
+                let (before, mut peak) = match &phase.early {
+                    Some(early) => (&early.before, PerPlace::sum(&early.before)?),
+                    None => (&before, base),
+                };
                 for place in Place::ALL {
                     peak.add(place, own[place])?;
                 }
                 let holdings = before.iter().chain(&phase.holdings).cloned().collect();
-                phases.push(PhaseProfile { name: phase.name, peak, holdings });
+                let measured = phase.early.as_ref().map(|early| early.measured);
+                phases.push(PhaseProfile { name: phase.name, peak, holdings, measured });
             }
             stages.push(StageProfile { name: stage.name.clone(), span: stage.span, line: stage.line, phases });
             alive.extend(stage.keeps.iter().cloned());

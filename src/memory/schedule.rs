@@ -13,12 +13,24 @@ pub struct Phase {
     /// The peak of these holdings together where it is less than their sum, because one gives way to another
     /// (a tensor at a time is read, quantised and let go).
     pub peak: Option<PerPlace>,
+    /// Set where the phase is over before any stage begins.
+    pub early: Option<Early>,
 }
 
 impl Phase {
     pub fn new(name: &'static str, holdings: Vec<Holding>) -> Self {
-        Phase { name, holdings, peak: None }
+        Phase { name, holdings, peak: None, early: None }
     }
+}
+
+/// What is known of a phase that has to be done for there to be a plan at all: rows are read and tokenised to know
+/// their lengths. No value of an earlier stage is alive in it.
+#[derive(Debug, Clone)]
+pub struct Early {
+    /// What was there when it began.
+    pub before: Vec<Holding>,
+    /// The most that was in use in it, as the machine counted.
+    pub measured: PerPlace,
 }
 
 /// What stays alive after the stage that made it.

@@ -43,7 +43,7 @@ pub fn execute(
         let result = stage.body.run(&mut job);
         let (seen, wrote) = job.finish();
         for phase in &planned.phases {
-            let Some(peak) = seen.get(phase.name) else { continue };
+            let Some(peak) = phase.measured.as_ref().or_else(|| seen.get(phase.name)) else { continue };
             for place in Place::ALL {
                 let measured_bytes = peak[place] + if place == Place::Disk { on_disk } else { 0 };
                 if phase.peak[place] > 0 {

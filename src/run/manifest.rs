@@ -1,31 +1,15 @@
 //! What was run, on what, by what: enough to know later why two runs differ.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::plan::{Plan, Unit, Val};
-use crate::text::{Fault, Result, Sources};
-
-/// SHA-256 of a file's bytes, in hexadecimal.
-pub fn hash_file(path: &Path) -> Result<String> {
-    let mut file = File::open(path).map_err(|e| Fault::io("read", path, &e))?;
-    let mut hash = Sha256::new();
-    let mut window = vec![0u8; 1 << 20];
-    loop {
-        let n = file.read(&mut window).map_err(|e| Fault::io("read", path, &e))?;
-        if n == 0 {
-            break;
-        }
-        hash.update(&window[..n]);
-    }
-    Ok(hex(&hash.finalize()))
-}
+use crate::store::{Cache, sum_of};
+use crate::text::{Result, Sources};
 
 fn hash(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
@@ -57,14 +41,15 @@ fn value(val: &Val) -> Value {
     }
 }
 
-/// Source text, resolved arguments, input hashes, versions and parameters of one run.
-pub fn manifest(plan: &Plan, sources: &Sources, inputs: &[PathBuf]) -> Result<Value> {
+/// Source text, resolved arguments, input hashes, versions and parameters of one run. Inputs that a cache knows, and that
+/// did not change since, are not read for it.
+pub fn manifest(plan: &Plan, sources: &Sources, inputs: &[PathBuf], cache: Option<&Cache>) -> Result<Value> {
     let mut inputs: Vec<&PathBuf> = inputs.iter().chain(&plan.texts).collect();
     inputs.sort_unstable();
     inputs.dedup();
     let hashes: BTreeMap<String, String> = inputs
         .par_iter()
-        .map(|path| Ok((path.display().to_string(), hash_file(path)?)))
+        .map(|path| Ok((path.display().to_string(), hex(&sum_of(path, cache, &mut |_| {})?))))
         .collect::<Result<BTreeMap<_, _>>>()?;
     let stages: Vec<Value> = plan
         .steps

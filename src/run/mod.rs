@@ -10,4 +10,4 @@ pub use console::{Console, Voice};
 pub use executor::{Failure, Outcome, execute};
 pub use journal::{Journal, already, fresh_folder, holds_run};
 pub use list::list;
-pub use manifest::{hash_file, manifest};
+pub use manifest::manifest;

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Count, RunHome, Watch};
-use crate::data::{self, ChatTemplate, Draw, Settings, Take, TokenSet, Tokenizer, TokenizerFiles, TokenizerJson};
+use crate::data::{self, Draw, Heard, Settings, Source, Take, TokenSet, Tokenizer, TokenizerFiles, TokenizerJson};
+use crate::memory::{PerPlace, Place, meter};
 use crate::model::Shape;
-use crate::store::{ModelSource, TokenizerSource};
+use crate::store::{Cache, ModelSource, TokenizerSource};
 use crate::text::{Fault, Result};
 
 /// A model's files, opened: headers and config only.
@@ -27,14 +28,28 @@ pub struct Encoded {
     pub held: Vec<u32>,
     /// How much of which of the rows to train on an epoch has.
     pub draws: Vec<Draw>,
+    /// The most that was in use while they were read and tokenised, all that was there before included.
+    pub measured: PerPlace,
 }
 
 /// What decides a tokenised data set within one process: the statement's settings, the tokenizer, the template.
 type EncodedKey = (usize, usize, Option<String>);
 
+/// What is known of a data set once it was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    /// Enough to plan by.
+    Lengths,
+    /// Enough to run.
+    Tokens,
+}
+
 /// Everything looked at so far.
 pub struct Facts {
     watch: RefCell<Box<dyn Watch>>,
+    /// Where token sets are kept between commands.
+    cache: Option<Cache>,
+    hold: Hold,
     models: RefCell<HashMap<PathBuf, Result<Arc<ModelFiles>>>>,
     encoded: RefCell<HashMap<EncodedKey, Result<Arc<Encoded>>>>,
     /// Sets of several, by the addresses of those they are mixed of.
@@ -48,9 +63,12 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// For planning: of data sets only lengths are held. Nothing is kept between commands.
     pub fn new(watch: Box<dyn Watch>) -> Self {
         Facts {
             watch: RefCell::new(watch),
+            cache: None,
+            hold: Hold::Lengths,
             models: RefCell::default(),
             encoded: RefCell::default(),
             mixed: RefCell::default(),
@@ -69,6 +87,16 @@ impl Facts {
 
     pub(super) fn run_home(&self) -> Option<RunHome> {
         self.run_home.borrow().clone()
+    }
+
+    /// The same, with token sets kept in a cache.
+    pub fn cached(self, cache: Option<Cache>) -> Self {
+        Facts { cache, ..self }
+    }
+
+    /// The same for what will be run: tokens are held.
+    pub fn to_run(self) -> Self {
+        Facts { hold: Hold::Tokens, ..self }
     }
 
     /// Ends whatever progress is being shown.
@@ -124,32 +152,68 @@ impl Facts {
         settings
     }
 
-    /// Reads, tokenises and splits a data set for one tokenizer and template.
+    /// Reads, tokenises and splits a data set for one tokenizer and template; planning gets lengths, a run the tokens.
     pub fn encode(
         &self,
         settings: &Arc<Settings>,
         tokenizer: &Arc<Tokenizer>,
         template: Option<&str>,
     ) -> Result<Arc<Encoded>> {
+        self.encode_to(self.hold, settings, tokenizer, template)
+    }
+
+    /// As [`encode`](Self::encode), for someone who looks at the tokens themselves.
+    pub fn encode_whole(
+        &self,
+        settings: &Arc<Settings>,
+        tokenizer: &Arc<Tokenizer>,
+        template: Option<&str>,
+    ) -> Result<Arc<Encoded>> {
+        self.encode_to(Hold::Tokens, settings, tokenizer, template)
+    }
+
+    fn encode_to(
+        &self,
+        hold: Hold,
+        settings: &Arc<Settings>,
+        tokenizer: &Arc<Tokenizer>,
+        template: Option<&str>,
+    ) -> Result<Arc<Encoded>> {
         let key = (Arc::as_ptr(settings) as usize, Arc::as_ptr(tokenizer) as usize, template.map(str::to_owned));
-        if let Some(found) = self.encoded.borrow().get(&key) {
+        let enough = |found: &Encoded| hold == Hold::Lengths || found.tokens.holds_tokens();
+        if let Some(found) = self.encoded.borrow().get(&key)
+            && found.as_ref().map_or(true, |found| enough(found))
+        {
             return found.clone();
         }
-        let made = self.encode_now(settings, tokenizer, template).map(Arc::new);
+        let made = self.encode_now(hold, settings, tokenizer, template).map(Arc::new);
         self.pinned.borrow_mut().push((settings.clone(), tokenizer.clone()));
         self.encoded.borrow_mut().insert(key, made.clone());
         made
     }
 
-    fn encode_now(&self, settings: &Settings, tokenizer: &Tokenizer, template: Option<&str>) -> Result<Encoded> {
-        let rows = data::read(settings)?;
-        let template = ChatTemplate::choose(template, tokenizer)?;
-        let tokens = data::encode(&rows, tokenizer, settings, template.as_ref(), &|done, total| {
-            self.watch.borrow_mut().progress("tokenising", done as u64, total as u64, Count::Rows);
+    fn encode_now(
+        &self,
+        hold: Hold,
+        settings: &Settings,
+        tokenizer: &Tokenizer,
+        template: Option<&str>,
+    ) -> Result<Encoded> {
+        meter::mark();
+        let source = Source { settings, tokenizer, template };
+        let tokens = data::tokens(source, self.cache.as_ref(), hold == Hold::Tokens, &mut |heard, done, total| {
+            let what = match heard {
+                Heard::Looking => "looking at rows",
+                Heard::Tokenising => "tokenising",
+                Heard::Reading => "reading tokens",
+            };
+            self.watch.borrow_mut().progress(what, done, total, Count::Bytes);
         })?;
+        let mut measured = PerPlace::default();
+        measured[Place::Ram] = meter::peak();
         let (train, held) = data::split(tokens.sizes(), settings.holdout)?;
         let draws = vec![draw(settings, train.len())?];
-        Ok(Encoded { tokens, train, held, draws })
+        Ok(Encoded { tokens, train, held, draws, measured })
     }
 
     /// Several tokenised sets as one, with how many files each was read from.
@@ -167,7 +231,8 @@ impl Facts {
             draws.extend(part.draws.iter().map(|draw| Draw { end: start + draw.end, ..*draw }));
             base = base.saturating_add(u32::try_from(part.tokens.len()).unwrap_or(u32::MAX));
         }
-        let made = Arc::new(Encoded { tokens, train, held, draws });
+        let measured = parts.iter().fold(PerPlace::default(), |most, (part, _)| most.max(part.measured));
+        let made = Arc::new(Encoded { tokens, train, held, draws, measured });
         self.mixed.borrow_mut().insert(key, made.clone());
         made
     }

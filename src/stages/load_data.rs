@@ -1,12 +1,15 @@
 //! `load data`: rows to train or to evaluate on. Reads nothing itself: whoever uses the rows tokenises them with its
-//! own model's tokenizer, and the tokens are that stage's holding.
+//! own model's tokenizer. That is done before any stage begins, since no plan is made without lengths, and its phase
+//! stands with the statement ([`tokenising`]); the tokens stay until the last stage that uses them.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+use super::facts::Encoded;
 use super::world::{DataDesc, blame, idle, none_idle};
 use super::{Body, Desc, Job, Lowered, Refusal, Stage, World};
 use crate::data::{Format, Holdout, Long, Settings, Take, TrainOn};
+use crate::memory::{Early, Holding, Phase, Place};
 use crate::plan::{Args, Step, Unit, Val};
 use crate::store;
 use crate::text::{Diagnostic, Fault, Result};
@@ -61,7 +64,8 @@ impl Stage for LoadData {
             }
         }
         let settings = world.facts.settings(settings);
-        let desc = DataDesc { settings, present, span: step.span, line: step.line, parts: Vec::new() };
+        let (span, line) = (step.span, step.line);
+        let desc = DataDesc { settings, present, index: world.index, span, line, parts: Vec::new() };
         if let Some(id) = step.makes.first() {
             world.describe(*id, Desc::Data(desc));
         }
@@ -90,6 +94,20 @@ fn expand(step: &Step, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, Refusal> {
         return Err(vec![blame(step, "path", &fault)]);
     }
     Ok(files)
+}
+
+/// The phase in which a set's rows are read and tokenised, or found where an earlier command kept them, which takes no
+/// more. `before`: what is there when it begins.
+pub(super) fn tokenising(encoded: &Encoded, before: Vec<Holding>, threads: usize) -> Phase {
+    let tokens = &encoded.tokens;
+    let costs = tokens.work.costs(tokens.report.tokens, tokens.len() as u64, threads);
+    let ram = |name, bytes, grows| Holding::new(name, Place::Ram, bytes, grows);
+    let holdings = vec![
+        ram("token data", costs.tokens, "rows"),
+        ram("rows at work", costs.at_work, "longest row, threads"),
+        ram("file buffers", costs.buffers, ""),
+    ];
+    Phase { early: Some(Early { before, measured: encoded.measured }), ..Phase::new("tokenise", holdings) }
 }
 
 pub(super) struct Nothing;

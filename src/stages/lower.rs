@@ -13,6 +13,11 @@ use crate::text::Diagnostic;
 /// the smaller.
 const PROGRAM: u64 = 6 << 20;
 
+/// The program itself, as a holding.
+pub(super) fn program() -> Holding {
+    Holding::new("program", Place::Ram, PROGRAM, "")
+}
+
 /// A schedule with all that was found out on the way to it.
 pub struct Lowering {
     /// None when a stage was refused.
@@ -43,7 +48,7 @@ pub(super) fn lower_watched(
 ) -> Lowering {
     let mut world = World::new(plan, target, facts);
     let mut diagnostics = Vec::new();
-    let mut stages = Vec::with_capacity(plan.steps.len());
+    let mut stages: Vec<StagePlan<Box<dyn Body>>> = Vec::with_capacity(plan.steps.len());
     let mut whole = true;
     for (index, step) in plan.steps.iter().enumerate() {
         world.index = index;
@@ -83,7 +88,13 @@ pub(super) fn lower_watched(
     whole &= over.is_empty();
     diagnostics.extend(over);
     diagnostics.append(&mut world.warnings);
-    let mut floor = vec![Holding::new("program", Place::Ram, PROGRAM, "")];
+    for (index, phase) in world.early() {
+        // Where a stage was refused there is no schedule, and indices mean nothing.
+        if let Some(stage) = stages.get_mut(index).filter(|_| whole) {
+            stage.phases.push(phase);
+        }
+    }
+    let mut floor = vec![program()];
     if !target.gpu {
         floor.push(Holding::new("matmul slabs", Place::Ram, kernels::slabs(target.threads), "threads"));
     }

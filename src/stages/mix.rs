@@ -37,7 +37,7 @@ impl Stage for Mix {
         settings.holdout = parts.iter().find_map(|part| part.settings.holdout);
         let settings = world.facts.settings(settings);
         let present = parts.iter().all(|part| part.present);
-        let desc = DataDesc { settings, present, span: step.span, line: step.line, parts };
+        let desc = DataDesc { settings, present, index: world.index, span: step.span, line: step.line, parts };
         if let Some(id) = step.makes.first() {
             world.describe(*id, Desc::Data(desc));
         }

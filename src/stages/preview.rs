@@ -39,7 +39,7 @@ pub fn previews(plan: &Plan, target: &Target, facts: &Facts) -> (Vec<Preview>, V
                 continue;
             }
             // A fault of the rows is said by the stage that meets it.
-            if let Ok(encoded) = facts.encode(&data.settings, tokenizer, model.template.as_deref()) {
+            if let Ok(encoded) = facts.encode_whole(&data.settings, tokenizer, model.template.as_deref()) {
                 seen.push(Preview {
                     line: data.line,
                     stage: step.stage.clone(),

@@ -57,7 +57,7 @@ impl Rows {
             [(only, _)] => only.clone(),
             parts => world.facts.mix(parts),
         };
-        world.resident(Arc::as_ptr(&encoded) as usize, Holding::new("tokens", Place::Ram, bytes_of(&encoded), ""));
+        world.resident(Arc::as_ptr(&encoded) as usize, held(&encoded));
         Ok(rows(Some(encoded)))
     }
 
@@ -81,8 +81,10 @@ impl Rows {
         }
     }
 
+    /// The rows with their tokens, for a body.
     pub fn encoded(&self) -> Result<Arc<Encoded>> {
-        self.encoded.clone().ok_or_else(|| Fault::new("data.absent", "the rows are not there"))
+        let held = self.encoded.clone().filter(|encoded| encoded.tokens.holds_tokens());
+        held.ok_or_else(|| Fault::new("data.absent", "the rows are not there"))
     }
 
     /// The micro-batches of every epoch.
@@ -175,11 +177,7 @@ impl Rows {
             .iter()
             .filter_map(|row| encoded.tokens.origin(*row))
             .take(4)
-            .map(|origin| {
-                let file =
-                    self.settings.paths.get(origin.file as usize).map_or_else(String::new, |p| p.display().to_string());
-                format!("{file}:{}", origin.line)
-            })
+            .map(|origin| self.settings.place(origin))
             .collect();
         if places.is_empty() { fault } else { fault.note(format!("the step learnt from {}", places.join(", "))) }
     }
@@ -187,6 +185,11 @@ impl Rows {
 
 fn extent(of: data::Extent) -> Extent {
     Extent { tokens: of.tokens, counted: of.counted, longest: of.longest }
+}
+
+/// What stays of a data set once it is tokenised.
+fn held(encoded: &Encoded) -> Holding {
+    Holding::new("tokens", Place::Ram, bytes_of(encoded), "")
 }
 
 /// A token set, its split, the order of an epoch and a window on its way through the model.
@@ -230,15 +233,16 @@ fn encode(
         };
         vec![Diagnostic::from_fault(&fault, desc.span, words).label(step.name_span, "read for this stage")]
     })?;
+    world.tokenised(desc, &encoded, held(&encoded));
     let report = &encoded.tokens.report;
     remark(report, encoded.held.len(), desc, world);
     if report.highest_id as usize >= model.shape.vocab {
-        let tokens = &encoded.tokens;
+        // Only now are the tokens themselves looked at.
+        let whole = world.facts.encode_whole(&desc.settings, tokenizer, model.template.as_deref());
+        let tokens = &whole.as_ref().unwrap_or(&encoded).tokens;
         let stranger = |row: &u32| tokens.ids(*row).iter().any(|id| *id as usize >= model.shape.vocab);
-        let place = (0..tokens.len() as u32).find(stranger).and_then(|row| tokens.origin(row)).map(|origin| {
-            let file = desc.settings.paths.get(origin.file as usize);
-            format!("first in {}:{}", file.map_or_else(String::new, |p| p.display().to_string()), origin.line)
-        });
+        let place = (0..tokens.len() as u32).find(stranger).and_then(|row| tokens.origin(row));
+        let place = place.map(|origin| format!("first in {}", desc.settings.place(origin)));
         let mut refused = Diagnostic::error(
             "data.unknown_token",
             format!("a row has token {}, and the model knows ids up to {}", report.highest_id, model.shape.vocab - 1),
@@ -325,7 +329,8 @@ fn remark(report: &Report, held: usize, desc: &DataDesc, world: &mut World<'_>) 
             warning = warning.note(format!("{} of them lost their whole answer to `max_len`", report.answer_cut));
         }
         if !report.zero_places.is_empty() {
-            warning = warning.note(format!("first of them: {}", report.zero_places.join(", ")));
+            let places: Vec<String> = report.zero_places.iter().map(|place| desc.settings.place(*place)).collect();
+            warning = warning.note(format!("first of them: {}", places.join(", ")));
         }
         if !world.warnings.contains(&warning) {
             world.warnings.push(warning);

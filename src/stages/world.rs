@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::facts::{Facts, ModelFiles};
+use super::facts::{Encoded, Facts, ModelFiles};
+use super::load_data::tokenising;
 use super::target::Target;
 use crate::data::Settings;
 use crate::memory::{Holding, Kept, Phase};
@@ -53,6 +54,8 @@ pub struct DataDesc {
     pub settings: Arc<Settings>,
     /// Whether every file is there.
     pub present: bool,
+    /// Index of the step that named it.
+    pub index: usize,
     /// The statement, for errors that only show once rows are tokenised.
     pub span: Span,
     pub line: usize,
@@ -105,6 +108,10 @@ pub struct World<'a> {
     pub remarks: Vec<String>,
     /// What lowering itself has made and the run will hold from its first phase on: tokenizers and token sets.
     resident: Vec<(usize, Holding, usize)>,
+    /// Token sets that lowering has made, in that order, by their addresses.
+    tokenised: Vec<(usize, Holding)>,
+    /// What was done for that, by the step that it belongs to.
+    early: Vec<(usize, Phase)>,
     /// Every file that decides the result.
     pub inputs: Vec<PathBuf>,
     /// Why this schedule can be planned but not run.
@@ -131,6 +138,8 @@ impl<'a> World<'a> {
             warnings: Vec::new(),
             remarks: Vec::new(),
             resident: Vec::new(),
+            tokenised: Vec::new(),
+            early: Vec::new(),
             inputs: Vec::new(),
             not_runnable: Vec::new(),
             standing: Vec::new(),
@@ -265,6 +274,24 @@ impl<'a> World<'a> {
         if !self.resident.iter().any(|(known, ..)| *known == address) {
             self.resident.push((address, holding, usize::MAX));
         }
+    }
+
+    /// A set's rows were tokenised: a phase of the step that named them. `holding`: what stays of it.
+    pub fn tokenised(&mut self, desc: &DataDesc, encoded: &Arc<Encoded>, holding: Holding) {
+        let address = Arc::as_ptr(encoded) as usize;
+        if self.tokenised.iter().any(|(known, _)| *known == address) {
+            return;
+        }
+        let others = self.resident.iter().map(|(_, holding, _)| holding).filter(|other| other.name != holding.name);
+        let earlier = self.tokenised.iter().map(|(_, holding)| holding);
+        let before = [super::lower::program()].iter().chain(others).chain(earlier).cloned().collect();
+        self.early.push((desc.index, tokenising(encoded, before, self.target.threads)));
+        self.tokenised.push((address, holding));
+    }
+
+    /// Phases that are over before any stage begins, by the step that each belongs to.
+    pub fn early(&mut self) -> Vec<(usize, Phase)> {
+        std::mem::take(&mut self.early)
     }
 
     /// All that is resident.

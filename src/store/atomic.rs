@@ -15,6 +15,8 @@ use tempfile::{TempDir, TempPath};
 use crate::text::{Fault, Result};
 use early::EarlySync;
 
+pub(super) use leftovers::clear as clear_leftovers;
+
 /// Bytes that an open [`AtomicFile`] holds back before it writes.
 pub const WRITE_BUFFER: usize = 1 << 20;
 

@@ -7,6 +7,7 @@
 //! on the stack of the reading thread ([`WINDOW`] bytes each), so reading allocates nothing.
 
 mod atomic;
+mod cache;
 mod disk;
 pub mod gguf;
 mod glob;
@@ -18,6 +19,7 @@ mod types;
 mod writer;
 
 pub use atomic::{AtomicFile, AtomicFolder, OutputKind, WRITE_BUFFER, check_output, resolved, write};
+pub use cache::{Cache, HASH_BUFFER, Sum, sum_of};
 pub use disk::WINDOW;
 pub use glob::{expand, is_pattern};
 pub use near::near_path;

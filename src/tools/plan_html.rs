@@ -331,7 +331,7 @@ mod tests {
         let mut peak = PerPlace::default();
         peak.add(Place::Ram, 300).expect("small");
         let holdings = vec![holding("a<b", 200), holding("rows", 100)];
-        let phases = vec![PhaseProfile { name: "step", peak, holdings }];
+        let phases = vec![PhaseProfile { name: "step", peak, holdings, measured: None }];
         let stage = StageProfile { name: "train lora".into(), span: Span::new(SourceId(0), 0, 0), line: 3, phases };
         TargetPlan {
             label: "here".into(),

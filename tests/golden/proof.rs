@@ -4,7 +4,6 @@
 //! `adapter/`, `merged/`, and our logits of both as `adapter.safetensors` and `merged.safetensors`.
 
 use std::path::Path;
-use std::process::Command;
 
 use safetensors::tensor::TensorView;
 use tunepipe::model::{Float, Model, logits};
@@ -48,7 +47,7 @@ fn tokenizer(vocab: usize) -> Value {
 fn run(folder: &Path, name: &str, text: &str) {
     let file = format!("{name}.tp");
     std::fs::write(folder.join(&file), format!("tunepipe 1\n{text}\n")).expect("written");
-    let output = Command::new(env!("CARGO_BIN_EXE_tunepipe"))
+    let output = crate::program()
         .args(["run", "-q", &file, "--run-dir", &format!("runs/{name}")])
         .current_dir(folder)
         .output()

@@ -328,7 +328,7 @@ fn quiet_is_quiet_and_streams_are_kept_apart() {
 fn a_pipeline_can_come_from_standard_input() {
     use std::io::Write;
     let desk = Desk::new();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tunepipe"))
+    let mut child = crate::program()
         .args(["check", "-"])
         .current_dir(desk.0.path())
         .stdin(std::process::Stdio::piped())

@@ -34,6 +34,7 @@ fn every_stage_is_measured_within_its_plan() {
         ),
     );
     let mut seen = BTreeSet::new();
+    let mut tokenised = 0;
     for run in ["full", "lora", "again", "mixed"] {
         let rows: Vec<Value> =
             serde_json::from_slice(&fs::read(desk.path(&format!("runs/{run}/memory.json"))).expect("memory"))
@@ -42,13 +43,86 @@ fn every_stage_is_measured_within_its_plan() {
             let bytes = |key: &str| row[key].as_u64().expect("bytes");
             assert!(bytes("planned") >= bytes("measured"), "{run}: {row}");
             assert!(bytes("planned") > 0, "{run}: {row}");
+            if row["phase"] == "tokenise" {
+                assert_near(bytes("planned"), bytes("measured"), run);
+                tokenised += 1;
+            }
             if row["place"] == "disk" {
                 assert_eq!(bytes("planned"), bytes("measured"), "{run}: {row}");
             }
             seen.insert(row["stage"].as_str().expect("a name").to_owned());
         }
     }
+    assert_eq!(tokenised, 6, "a phase for each set that was read");
     for stage in STAGES.iter().map(|stage| stage.name()).filter(|name| !HOLD_NOTHING.contains(name)) {
         assert!(seen.contains(stage), "`{stage}` has no row; there are {seen:?}");
+    }
+}
+
+/// Reading is planned from what was met, not to the byte: within a quarter, or 64 MiB.
+#[track_caller]
+fn assert_near(planned: u64, measured: u64, what: &str) {
+    assert!(measured > 0, "{what}: nothing was measured");
+    let most = measured + (measured / 4).max(64 << 20);
+    assert!((measured..=most).contains(&planned), "{what}: planned {planned}, measured {measured}");
+}
+
+#[test]
+fn tokenising_is_measured_within_its_plan_however_rows_come() {
+    let desk = Desk::new();
+    let words = |at: usize| format!("word{at} and more of é row {} ", at % 97).repeat(1 + at % 5);
+    let lines: Vec<String> = (0..30_000).map(|at| format!("{{\"text\": \"{}\"}}", words(at))).collect();
+    desk.write("lines.jsonl", &lines.join("\n"));
+    desk.write("array.json", &format!("[{}]", lines.join(",\n ")));
+    let prose: String = (0..6000).map(|at| format!("{}\n{}", words(at), if at % 9 == 0 { "\n" } else { "" })).collect();
+    desk.write("prose.txt", &prose);
+    desk.write("one.txt", &prose.replace('\n', " ")[..300_000]);
+    let turn = |at: usize| {
+        format!(
+            "{{\"role\": \"user\", \"content\": \"{}\"}}, {{\"role\": \"assistant\", \"content\": \"{}\"}}",
+            words(at),
+            words(at + 1)
+        )
+    };
+    let chats = (0..2000).map(|at| {
+        let turns: Vec<String> = (0..1 + at % 6).map(|n| turn(at + n)).collect();
+        format!("{{\"messages\": [{}]}}\n", turns.join(", "))
+    });
+    desk.write("chats.jsonl", &chats.collect::<String>());
+    let cases = [
+        ("lines", "lines.jsonl", "format=text"),
+        ("array", "array.json", "format=text"),
+        ("prose", "prose.txt", "format=text long=split"),
+        ("one", "one.txt", "format=text long=split"),
+        ("chats", "chats.jsonl", "format=chat"),
+    ];
+    let cache = desk.path("cache");
+    for (name, file, how) in cases {
+        let how = if how.contains("split") { how.to_owned() } else { format!("{how} long=truncate") };
+        desk.write(
+            &format!("{name}.tp"),
+            &format!(
+                "tunepipe 1\nload model \"model\" template=chatml\nload data \"{file}\" max_len=128 {how}\n\
+                 train lora steps=1 batch=1\n"
+            ),
+        );
+        let mut planned = Vec::new();
+        for (run, threads) in [("cold", "1"), ("warm", "1"), ("two", "2"), ("eight", "8")] {
+            let folder = format!("runs/{name}-{run}");
+            let told = desk.told(&["run", "-q", &format!("{name}.tp"), "--run-dir", &folder], |command| {
+                let place = if threads == "1" { cache.as_os_str() } else { std::ffi::OsStr::new("off") };
+                command.env("TUNEPIPE_CACHE", place).env("RAYON_NUM_THREADS", threads);
+            });
+            told.ended(0);
+            let rows: Vec<Value> =
+                serde_json::from_slice(&fs::read(desk.path(&format!("{folder}/memory.json"))).expect("memory"))
+                    .expect("JSON");
+            let row = rows.iter().find(|row| row["phase"] == "tokenise").expect("a phase");
+            assert_eq!(row["stage"], "load data");
+            let bytes = |key: &str| row[key].as_u64().expect("bytes");
+            assert_near(bytes("planned"), bytes("measured"), &format!("{name}-{run}"));
+            planned.push(bytes("planned"));
+        }
+        assert_eq!(planned[0], planned[1], "{name}: a plan is the same whether tokens are made or found");
     }
 }

@@ -1,14 +1,14 @@
 //! `check` and `fmt` on several files, folders and standard input.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use super::{Desk, Told};
 
 const GOOD: &str = "tunepipe 1\nload model init=random shape=tiny-llama\nload data \"rows.jsonl\" format=completion\ntrain lora\nsave adapter\n";
 
 fn piped(desk: &Desk, arguments: &[&str], text: &str) -> Told {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tunepipe"))
+    let mut child = crate::program()
         .args(arguments)
         .current_dir(desk.path(""))
         .stdin(Stdio::piped())

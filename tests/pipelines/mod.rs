@@ -8,6 +8,7 @@ mod contract;
 mod damaged;
 mod files;
 mod fit;
+mod kept;
 mod ledger;
 mod many;
 mod nothing_lost;
@@ -84,11 +85,18 @@ impl Desk {
     }
 
     fn with_threads(&self, threads: Option<usize>, arguments: &[&str]) -> Told {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tunepipe"));
+        self.told(arguments, |command| {
+            if let Some(threads) = threads {
+                command.env("RAYON_NUM_THREADS", threads.to_string());
+            }
+        })
+    }
+
+    /// Runs the program in an environment that `set` has a say in.
+    fn told(&self, arguments: &[&str], set: impl FnOnce(&mut Command)) -> Told {
+        let mut command = crate::program();
         command.args(arguments).current_dir(self.0.path()).env_remove("RAYON_NUM_THREADS");
-        if let Some(threads) = threads {
-            command.env("RAYON_NUM_THREADS", threads.to_string());
-        }
+        set(&mut command);
         let output = command.output().expect("the program starts");
         Told {
             code: output.status.code(),

@@ -1,6 +1,6 @@
 //! What a user has stays: other files, inputs, results behind a pipe that broke.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use super::*;
 
@@ -116,7 +116,7 @@ fn what_is_not_finite_is_not_saved() {
 fn a_reader_that_goes_away_ends_no_run() {
     let desk = Desk::new();
     desk.write("long.tp", &format!("tunepipe 1\n{}\nsave adapter \"o\"\n", TRAIN.replace("steps=2", "steps=60")));
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tunepipe"))
+    let mut child = crate::program()
         .args(["run", "long.tp"])
         .current_dir(desk.path(""))
         .stdout(Stdio::piped())
@@ -130,7 +130,7 @@ fn a_reader_that_goes_away_ends_no_run() {
     assert!(desk.path("o/adapter_model.safetensors").is_file());
     #[cfg(target_os = "linux")]
     if let Ok(full) = fs::OpenOptions::new().write(true).open("/dev/full") {
-        let told = Command::new(env!("CARGO_BIN_EXE_tunepipe"))
+        let told = crate::program()
             .args(["plan", "long.tp"])
             .current_dir(desk.path(""))
             .stdout(full)

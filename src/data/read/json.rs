@@ -1,6 +1,5 @@
 //! JSON rows with the place of each.
 
-use std::io::BufRead;
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -26,15 +25,15 @@ pub(super) fn position(bytes: &[u8], at: usize, line: u64, column: u64) -> (u64,
 
 /// A stretch of a file and where it begins.
 #[derive(Clone, Copy)]
-struct Stretch<'a> {
-    path: &'a Path,
-    bytes: &'a [u8],
-    line: u64,
-    column: u64,
+pub(super) struct Stretch<'a> {
+    pub path: &'a Path,
+    pub bytes: &'a [u8],
+    pub line: u64,
+    pub column: u64,
 }
 
-impl Stretch<'_> {
-    fn fault(&self, at: usize, code: &'static str, message: impl Into<String>) -> Fault {
+impl<'a> Stretch<'a> {
+    pub fn fault(&self, at: usize, code: &'static str, message: impl Into<String>) -> Fault {
         let (line, column) = position(self.bytes, at, self.line, self.column);
         Fault::new(code, message).at_line(self.path, line, Some(column))
     }
@@ -60,7 +59,39 @@ impl Stretch<'_> {
         fault
     }
 
-    /// The row that the stretch is.
+    /// The stretch as text.
+    pub fn text(&self) -> Result<&'a str> {
+        std::str::from_utf8(self.bytes)
+            .map_err(|e| not_utf8(self.path, self.bytes, self.line, self.column, e.valid_up_to()))
+    }
+
+    /// The row that the stretch is: a line that holds one object.
+    pub fn line(&self, settings: &Settings) -> Result<Content> {
+        let value: Value = serde_json::from_str(self.text()?).map_err(|error| {
+            let fault = self.syntax(&error).note("one JSON object a line is expected");
+            match error.is_eof() {
+                true => fault.note("the object does not end on its line: a file of objects over several lines must be an array, `[{…}, {…}]`"),
+                false => fault,
+            }
+        })?;
+        match value {
+            Value::Object(object) => self.row(object, settings),
+            other => {
+                let fault =
+                    self.fault(0, "data.bad_row", format!("a row must be an object, and this is {}", kind_of(&other)));
+                Err(fault.note("one JSON object a line is expected"))
+            }
+        }
+    }
+
+    /// The row that the stretch is: an object of an array.
+    pub fn element(&self, settings: &Settings) -> Result<Content> {
+        match serde_json::from_str::<Map<String, Value>>(self.text()?) {
+            Ok(object) => self.row(object, settings),
+            Err(error) => Err(self.syntax(&error)),
+        }
+    }
+
     fn row(&self, object: Map<String, Value>, settings: &Settings) -> Result<Content> {
         content(object, settings).map_err(|wrong| self.wrong(wrong))
     }
@@ -74,107 +105,6 @@ fn find_key(bytes: &[u8], key: &str) -> Option<usize> {
         after.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
     };
     bytes.windows(quoted.len()).enumerate().filter(|(_, w)| *w == quoted).map(|(at, _)| at).find(is_key)
-}
-
-/// One object a line; blank lines are nothing.
-pub(super) fn lines(
-    path: &Path,
-    mut reader: impl BufRead,
-    settings: &Settings,
-    keep: &mut dyn FnMut(u64, Content),
-) -> Result<()> {
-    let mut bytes = Vec::new();
-    let mut line = 0;
-    loop {
-        bytes.clear();
-        if reader.read_until(b'\n', &mut bytes).map_err(|e| Fault::io("read", path, &e))? == 0 {
-            return Ok(());
-        }
-        line += 1;
-        if bytes.iter().all(u8::is_ascii_whitespace) {
-            continue;
-        }
-        while bytes.pop_if(|last| matches!(last, b'\n' | b'\r')).is_some() {}
-        let here = Stretch { path, bytes: &bytes, line, column: 1 };
-        let text = std::str::from_utf8(&bytes).map_err(|e| not_utf8(path, &bytes, line, 1, e.valid_up_to()))?;
-        let value: Value = serde_json::from_str(text).map_err(|error| {
-            let fault = here.syntax(&error).note("one JSON object a line is expected");
-            match error.is_eof() {
-                true => fault.note("the object does not end on its line: a file of objects over several lines must be an array, `[{…}, {…}]`"),
-                false => fault,
-            }
-        })?;
-        match value {
-            Value::Object(object) => keep(line, here.row(object, settings)?),
-            other => {
-                let fault =
-                    here.fault(0, "data.bad_row", format!("a row must be an object, and this is {}", kind_of(&other)));
-                return Err(fault.note("one JSON object a line is expected"));
-            }
-        }
-    }
-}
-
-/// One array of objects.
-pub(super) fn array(path: &Path, bytes: &[u8], settings: &Settings, keep: &mut dyn FnMut(u64, Content)) -> Result<()> {
-    let whole = Stretch { path, bytes, line: 1, column: 1 };
-    if let Err(e) = std::str::from_utf8(bytes) {
-        return Err(not_utf8(path, bytes, 1, 1, e.valid_up_to()));
-    }
-    let skip = |at: usize| at + bytes[at..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-    let expected = |at: usize, what: &str| {
-        let message = match bytes.get(at) {
-            None => format!("the file ends inside its array, where {what} is expected"),
-            Some(_) => {
-                let found = std::str::from_utf8(&bytes[at..]).ok().and_then(|rest| rest.chars().next()).unwrap_or(' ');
-                format!("{what} is expected here, and there is `{found}`")
-            }
-        };
-        whole.fault(at, "data.bad_json", message).note("a JSON array of objects is expected: `[{…}, {…}]`")
-    };
-    // Positions are counted on from row to row, so that a large file is walked once.
-    let (mut counted, mut line, mut column) = (0, 1, 1);
-    let mut at = skip(0) + 1;
-    let mut first = true;
-    loop {
-        at = skip(at);
-        match bytes.get(at) {
-            Some(b']') if first => {
-                at += 1;
-                break;
-            }
-            Some(b'{') => {}
-            _ => return Err(expected(at, "an object")),
-        }
-        (line, column) = position(&bytes[counted..], at - counted, line, column);
-        counted = at;
-        let mut values = serde_json::Deserializer::from_slice(&bytes[at..]).into_iter::<Map<String, Value>>();
-        let object = values.next();
-        let end = at + values.byte_offset();
-        match object {
-            Some(Ok(object)) => {
-                let here = Stretch { path, bytes: &bytes[at..end], line, column };
-                keep(line, here.row(object, settings)?);
-            }
-            Some(Err(error)) => return Err(Stretch { path, bytes: &bytes[at..], line, column }.syntax(&error)),
-            None => return Err(expected(at, "an object")),
-        }
-        first = false;
-        at = skip(end);
-        match bytes.get(at) {
-            Some(b',') => at += 1,
-            Some(b']') => {
-                at += 1;
-                break;
-            }
-            _ => return Err(expected(at, "`,` or `]`")),
-        }
-    }
-    at = skip(at);
-    match bytes.get(at) {
-        None => Ok(()),
-        Some(_) => Err(expected(at, "the end of the file")),
-    }
 }
 
 /// A JSON value's kind, with its article.

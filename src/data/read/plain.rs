@@ -1,37 +1,44 @@
 //! Plain text: rows are paragraphs.
 
-use std::io::BufRead;
 use std::path::Path;
 
-use super::Content;
+use super::{Kind, Open, Origin, Window};
 use crate::text::{Fault, Result};
 
-/// Each run of lines that are not blank is a row; its lines stay as they are, joined by `\n`.
-pub(super) fn paragraphs(path: &Path, mut reader: impl BufRead, keep: &mut dyn FnMut(u64, Content)) -> Result<()> {
-    let mut row = String::new();
-    let (mut first, mut line) = (1, 0);
-    let mut bytes = Vec::new();
-    loop {
-        bytes.clear();
-        let n = reader.read_until(b'\n', &mut bytes).map_err(|e| Fault::io("read", path, &e))?;
-        line += 1;
-        let text = std::str::from_utf8(&bytes).map_err(|e| not_utf8(path, &bytes, line, 1, e.valid_up_to()))?;
-        let text = text.trim_end_matches(['\n', '\r']);
-        if n == 0 || text.trim().is_empty() {
-            if !row.is_empty() {
-                keep(first, Content::Text(std::mem::take(&mut row)));
+impl Open<'_> {
+    /// The next run of lines that are not blank; its lines stay as they are, joined by `\n`.
+    pub(super) fn paragraph(&mut self, window: &mut Window) -> Result<bool> {
+        let start = window.text.len();
+        let mut first = None;
+        loop {
+            let end = window.text.len();
+            if first.is_some() {
+                window.text.push(b'\n');
             }
-            if n == 0 {
-                return Ok(());
+            let from = window.text.len();
+            let n = self.read_line(&mut window.text)?;
+            let bytes = window.text.get(from..).unwrap_or_default();
+            let text =
+                std::str::from_utf8(bytes).map_err(|e| not_utf8(self.path, bytes, self.line, 1, e.valid_up_to()))?;
+            let text = text.trim_end_matches(['\n', '\r']);
+            if !text.trim().is_empty() {
+                let to = from + text.len();
+                window.text.truncate(to);
+                first.get_or_insert(self.line);
+                self.line += 1;
+                continue;
             }
-            continue;
+            self.line += 1;
+            window.text.truncate(end);
+            match first {
+                Some(line) => {
+                    window.row(start, Origin { file: self.file, line }, 1, Kind::Plain);
+                    return Ok(true);
+                }
+                None if n == 0 => return Ok(false),
+                None => {}
+            }
         }
-        if row.is_empty() {
-            first = line;
-        } else {
-            row.push('\n');
-        }
-        row.push_str(text);
     }
 }
 

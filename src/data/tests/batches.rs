@@ -1,15 +1,26 @@
 //! Which rows meet, and the tensors of a micro-batch.
 
 use super::*;
+use crate::data::tokens::{Builder, Piece};
 
 /// Rows of these lengths, in which all but the first token counts; zero: a row in which none does.
 fn set(lens: &[usize]) -> TokenSet {
-    let mut set = TokenSet::new();
+    grown(lens).finish()
+}
+
+/// The same, to go on with.
+fn grown(lens: &[usize]) -> Builder {
+    let mut set = Builder::default();
     for (row, len) in lens.iter().enumerate() {
         let ids: Vec<u32> = (0..*len as u32).map(|i| row as u32 * 100 + i).collect();
-        set.push(&ids, &vec![true; *len], Origin { file: 0, line: row as u64 + 1 });
+        push(&mut set, &ids, &vec![true; *len], Origin { file: 0, line: row as u64 + 1 });
     }
     set
+}
+
+/// A row that is a window by itself.
+fn push(set: &mut Builder, ids: &[u32], counted: &[bool], origin: Origin) {
+    set.append(vec![(Piece::new(ids.to_vec(), counted.to_vec()), origin)], Work::default());
 }
 
 fn rows(n: u32) -> Vec<u32> {
@@ -66,9 +77,10 @@ fn every_epoch_has_every_row_once_in_another_order() {
 
 #[test]
 fn a_batch_keeps_rows_apart() {
-    let mut set = TokenSet::new();
-    set.push(&[1, 2, 3], &[true, false, true], Origin { file: 0, line: 1 });
-    set.push(&[4, 5], &[true, true], Origin { file: 0, line: 2 });
+    let mut set = Builder::default();
+    push(&mut set, &[1, 2, 3], &[true, false, true], Origin { file: 0, line: 1 });
+    push(&mut set, &[4, 5], &[true, true], Origin { file: 0, line: 2 });
+    let set = set.finish();
     let mut batch = Batch::default();
     batch.fill(&set, &[1, 0]);
     let expected = Batch {
@@ -86,8 +98,9 @@ fn a_batch_keeps_rows_apart() {
 
 #[test]
 fn extents_are_those_of_the_real_batches() {
-    let mut set = set(&[5, 2, 7, 3, 1, 4, 6]);
-    set.push(&[1, 2, 3, 4], &[false, false, true, false], Origin { file: 0, line: 9 });
+    let mut set = grown(&[5, 2, 7, 3, 1, 4, 6]);
+    push(&mut set, &[1, 2, 3, 4], &[false, false, true, false], Origin { file: 0, line: 9 });
+    let set = set.finish();
     for packed in [false, true] {
         let plan = BatchPlan::new(set.sizes(), &rows(8), 2, packed, Some(9), true, 1).unwrap();
         let mut batch = Batch::default();

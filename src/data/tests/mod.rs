@@ -1,4 +1,5 @@
 mod batches;
+mod kept;
 mod masks;
 mod reading;
 
@@ -38,20 +39,44 @@ fn file(name: &str, text: impl AsRef<[u8]>) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-fn read_text(name: &str, text: impl AsRef<[u8]>, format: Format) -> Result<Rows> {
+/// One row, parsed.
+#[derive(Debug)]
+struct Row {
+    origin: Origin,
+    content: Content,
+}
+
+/// Every row of the files, parsed in their order.
+fn read(settings: &Settings) -> Result<Vec<Row>> {
+    let mut reader = super::read::Reader::new(settings)?;
+    let (mut window, mut rows) = (super::read::Window::default(), Vec::new());
+    while reader.fill(&mut window)? {
+        for at in 0..window.len() {
+            rows.push(Row { origin: window.origin(at), content: window.content(at, settings)? });
+        }
+    }
+    Ok(rows)
+}
+
+fn read_text(name: &str, text: impl AsRef<[u8]>, format: Format) -> Result<Vec<Row>> {
     let (_folder, path) = file(name, text);
     read(&Settings::new(vec![path], format))
 }
 
-/// Row 1 of a JSON Lines text.
-fn first(line: &str, settings: &Settings) -> Rows {
-    let (_folder, path) = file("rows.jsonl", line);
-    read(&Settings { paths: vec![path], ..settings.clone() }).unwrap()
+/// Rows of a JSON Lines text, tokenised with a template or without any.
+fn encoded_with(
+    lines: &str,
+    settings: &Settings,
+    tokenizer: &Tokenizer,
+    template: Option<&ChatTemplate>,
+) -> Result<TokenSet> {
+    let (_folder, path) = file("rows.jsonl", lines);
+    let settings = Settings { paths: vec![path], ..settings.clone() };
+    Ok(tokenise(&settings, tokenizer, template, &mut |_, _| {})?.0)
 }
 
-fn encoded(line: &str, settings: &Settings, tokenizer: &Tokenizer) -> Result<TokenSet> {
-    let template = ChatTemplate::choose(None, tokenizer)?;
-    encode(&first(line, settings), tokenizer, settings, template.as_ref(), &|_, _| {})
+fn encoded(lines: &str, settings: &Settings, tokenizer: &Tokenizer) -> Result<TokenSet> {
+    encoded_with(lines, settings, tokenizer, ChatTemplate::choose(None, tokenizer)?.as_ref())
 }
 
 /// A row as text, what counts in brackets.

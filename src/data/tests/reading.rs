@@ -6,9 +6,9 @@ fn blamed(name: &str, text: impl AsRef<[u8]>, format: Format) -> Fault {
     read_text(name, text, format).unwrap_err()
 }
 
-fn texts(rows: &Rows) -> Vec<(u64, &str)> {
+fn texts(rows: &[Row]) -> Vec<(u64, &str)> {
     let mut texts = Vec::new();
-    for row in &rows.rows {
+    for row in rows {
         let Content::Text(text) = &row.content else { panic!("{row:?}") };
         texts.push((row.origin.line, text.as_str()));
     }
@@ -45,10 +45,11 @@ fn json_of_another_name_is_not_taken_for_prose() {
 fn files_come_in_the_order_given() {
     let (_a, first) = file("z.jsonl", "{\"text\": \"1\"}");
     let (_b, second) = file("a.jsonl", "{\"text\": \"2\"}");
-    let rows = read(&Settings::new(vec![first, second], Format::Text)).unwrap();
+    let settings = Settings::new(vec![first, second], Format::Text);
+    let rows = read(&settings).unwrap();
     assert_eq!(texts(&rows), [(1, "1"), (1, "2")]);
-    assert_eq!(rows.rows[1].origin.file, 1);
-    assert!(rows.place(rows.rows[1].origin).ends_with("a.jsonl:1"));
+    assert_eq!(rows[1].origin.file, 1);
+    assert!(settings.place(rows[1].origin).ends_with("a.jsonl:1"));
 }
 
 #[test]
@@ -219,8 +220,8 @@ fn a_wide_template_renders_as_in_transformers() {
          "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1, "y": [true, null]}}}]},
         {"role": "tool", "content": "{\"r\": 2}"}, {"role": "user", "content": "q2"}],
         "tools": [{"name": "f", "parameters": {"a": {"type": "int"}}}]}"#;
-    let rows = first(&line.replace('\n', " "), &settings(Format::Chat));
-    let Content::Chat(conversation) = &rows.rows[0].content else { panic!("no chat") };
+    let rows = read_text("rows.jsonl", line.replace('\n', " "), Format::Chat).unwrap();
+    let Content::Chat(conversation) = &rows[0].content else { panic!("no chat") };
     let template = ChatTemplate::new(include_str!("wide.jinja"), &bytes).unwrap();
     assert_eq!(template.render(conversation, true).unwrap(), include_str!("wide.expected.txt"));
 }

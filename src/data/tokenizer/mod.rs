@@ -228,7 +228,9 @@ impl Tokenizer {
     pub fn fingerprint(&self) -> String {
         let mut sha = Sha256::new();
         let config = self.to_config_json().to_string();
-        for part in [&self.json[..], config.as_bytes(), &[u8::from(self.adds_bos())]] {
+        // Special tokens may come from a file of their own.
+        let special = json!([self.bos(), self.bos_text(), self.eos(), self.eos_text(), self.pad(), self.stop_ids()]);
+        for part in [&self.json[..], config.as_bytes(), special.to_string().as_bytes(), &[u8::from(self.adds_bos())]] {
             sha.update((part.len() as u64).to_le_bytes());
             sha.update(part);
         }

@@ -15,7 +15,7 @@ pub(super) fn claim(path: &Path) -> Option<File> {
 
 /// Puts back an old folder whose replacement was interrupted between two renames, and removes the temporary files and
 /// folders of writers that are gone. Best effort: what cannot be judged is left alone.
-pub(super) fn clear(destination: &Path) {
+pub(in crate::store) fn clear(destination: &Path) {
     for old in abandoned(destination, "old") {
         if fs::symlink_metadata(destination).is_err() {
             let _ = fs::rename(old.join("old"), destination);
