@@ -396,6 +396,13 @@ fn ready(model: &mut Model, trainable: &Trainable, pool: &dyn Pool) -> Result<()
                 )
                 .help("save merged first, and train what was saved"));
             }
+            if model.tensors.iter().any(|weight| matches!(weight, Weight::Mapped(_))) {
+                return Err(Fault::new(
+                    "train.mapped",
+                    "full training changes weights, and these lie in the model's files",
+                )
+                .help("leave `mapped` out of `load model`"));
+            }
             if model.form != Form::dense(Float::F32) {
                 return Err(Fault::new(
                     "train.needs_f32",

@@ -33,8 +33,15 @@ fn every_stage_is_measured_within_its_plan() {
                   load data \"rows.jsonl\" format=completion take=5rows\nmix\ntrain lora epochs=3 batch=4\nsave adapter"
         ),
     );
+    desk.run(
+        "mapped",
+        &format!(
+            "load model \"model\" dtype=bf16 mapped\n{data}eval\nquantize nf4\ntrain lora steps=2 batch=4 free_logits\n\
+             sample prompt=\"Q: \" max_new=4\nsave merged \"out/mapped\" low_ram"
+        ),
+    );
     let mut seen = BTreeSet::new();
-    for run in ["full", "lora", "again", "mixed"] {
+    for run in ["full", "lora", "again", "mixed", "mapped"] {
         let rows: Vec<Value> =
             serde_json::from_slice(&fs::read(desk.path(&format!("runs/{run}/memory.json"))).expect("memory"))
                 .expect("JSON");

@@ -9,6 +9,7 @@ mod files;
 mod fit;
 mod ledger;
 mod many;
+mod mapped;
 mod nothing_lost;
 mod quickstart;
 mod real;
