@@ -75,7 +75,11 @@ pub fn holdings_of(planned: &[(&'static str, Spec)], place: Place, grows: Grows)
                     .ok_or_else(|| Fault::new("size.overflow", format!("`{name}` is too large to address")))?;
             }
             None => {
-                let place = if *name == model::MAPPED { Place::Mapped } else { place };
+                let place = match *name {
+                    model::MAPPED => Place::Mapped,
+                    model::OFFLOADED => Place::Ram,
+                    _ => place,
+                };
                 list.push(Holding::new(*name, place, bytes, grows));
             }
         }

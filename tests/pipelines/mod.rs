@@ -11,6 +11,7 @@ mod ledger;
 mod many;
 mod mapped;
 mod nothing_lost;
+mod offload;
 mod quickstart;
 mod real;
 mod recipes;
