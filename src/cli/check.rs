@@ -161,6 +161,7 @@ fn verdict(view: &TargetPlan) -> String {
         .into_iter()
         .filter_map(|place| match view.limits.get(place) {
             Some(limit) => Some(format!("{place} {} of {}", Bytes(peak[place]), Bytes(limit))),
+            None if peak[place] > 0 && place == Place::Mapped => Some(format!("{place} {}", Bytes(peak[place]))),
             None if peak[place] > 0 => Some(format!("{place} {} not judged", Bytes(peak[place]))),
             None => None,
         })

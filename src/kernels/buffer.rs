@@ -1,11 +1,14 @@
-//! Memory that kernels read and write: candle's storage, owned by one holder at a time.
+//! Memory that kernels read and write: candle's storage, owned by one holder at a time, or, to read alone, memory that
+//! someone else keeps.
 
 use std::any::Any;
 use std::ops::Range;
 
 use candle_core::{CpuStorage, DType, Device, Storage};
+use half::slice::HalfBitsSliceExt;
 use half::{bf16, f16};
 
+use super::lent::Lent;
 use crate::text::{Fault, Result};
 
 /// Shape and type of a buffer before it exists: what a plan adds up and a pool hands out.
@@ -85,7 +88,7 @@ impl Buf {
     }
 
     pub fn view(&self) -> View<'_> {
-        View { storage: &self.storage, start: 0, len: self.len() }
+        View { memory: Memory::Storage(&self.storage), start: 0, len: self.len() }
     }
 
     pub fn view_mut(&mut self) -> ViewMut<'_> {
@@ -116,10 +119,17 @@ impl std::fmt::Debug for Buf {
     }
 }
 
+/// Where the values of a view lie.
+#[derive(Clone, Copy)]
+enum Memory<'a> {
+    Storage(&'a Storage),
+    Lent(&'a [u8], DType),
+}
+
 /// A range of a buffer, to read.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    storage: &'a Storage,
+    memory: Memory<'a>,
     start: usize,
     len: usize,
 }
@@ -136,10 +146,12 @@ pub trait Element: Copy + Send + Sync + 'static {
     const DTYPE: DType;
     fn slice(storage: &CpuStorage) -> Option<&[Self]>;
     fn slice_mut(storage: &mut CpuStorage) -> Option<&mut [Self]>;
+    /// Bytes as values; none where they are not aligned to the type, or end in the middle of one.
+    fn of_bytes(bytes: &[u8]) -> Option<&[Self]>;
 }
 
 macro_rules! element {
-    ($type:ty, $variant:ident) => {
+    ($type:ty, $variant:ident, $of_bytes:expr) => {
         impl Element for $type {
             const DTYPE: DType = DType::$variant;
             fn slice(storage: &CpuStorage) -> Option<&[Self]> {
@@ -148,18 +160,34 @@ macro_rules! element {
             fn slice_mut(storage: &mut CpuStorage) -> Option<&mut [Self]> {
                 if let CpuStorage::$variant(v) = storage { Some(v) } else { None }
             }
+            fn of_bytes(bytes: &[u8]) -> Option<&[Self]> {
+                $of_bytes(bytes)
+            }
         }
     };
 }
-element!(f32, F32);
-element!(bf16, BF16);
-element!(f16, F16);
-element!(u8, U8);
-element!(u32, U32);
+element!(f32, F32, plain);
+// `half` knows its types by the bits of a u16.
+element!(bf16, BF16, |bytes| plain::<u16>(bytes).map(<[u16]>::reinterpret_cast));
+element!(f16, F16, |bytes| plain::<u16>(bytes).map(<[u16]>::reinterpret_cast));
+element!(u8, U8, plain);
+element!(u32, U32, plain);
+
+fn plain<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Option<&[T]> {
+    bytemuck::try_cast_slice(bytes).ok()
+}
 
 impl<'a> View<'a> {
+    /// The `len` elements of type `dtype` that `bytes` hold.
+    pub(super) fn lent(bytes: &'a [u8], dtype: DType, len: usize) -> View<'a> {
+        View { memory: Memory::Lent(bytes, dtype), start: 0, len }
+    }
+
     pub fn dtype(&self) -> DType {
-        self.storage.dtype()
+        match self.memory {
+            Memory::Storage(storage) => storage.dtype(),
+            Memory::Lent(_, dtype) => dtype,
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -172,17 +200,17 @@ impl<'a> View<'a> {
 
     pub fn slice(self, range: Range<usize>) -> View<'a> {
         assert!(range.start <= range.end && range.end <= self.len, "view out of range");
-        View { storage: self.storage, start: self.start + range.start, len: range.end - range.start }
+        View { memory: self.memory, start: self.start + range.start, len: range.end - range.start }
     }
 
     /// The elements, where the buffer lies in RAM and has this type.
     pub fn cpu<T: Element>(self) -> Result<&'a [T]> {
-        match self.storage {
-            Storage::Cpu(storage) => T::slice(storage)
-                .map(|all| &all[self.start..self.start + self.len])
-                .ok_or_else(|| wrong_type::<T>(storage.dtype_name())),
-            _ => Err(no_form("this operation")),
-        }
+        let all = match self.memory {
+            Memory::Storage(Storage::Cpu(storage)) => T::slice(storage),
+            Memory::Storage(_) => return Err(no_form("this operation")),
+            Memory::Lent(bytes, dtype) => T::of_bytes(bytes).filter(|_| dtype == T::DTYPE),
+        };
+        all.map(|all| &all[self.start..self.start + self.len]).ok_or_else(|| wrong_type::<T>(self.dtype()))
     }
 }
 
@@ -210,7 +238,7 @@ impl<'a> ViewMut<'a> {
     }
 
     pub fn as_view(&self) -> View<'_> {
-        View { storage: self.storage, start: self.start, len: self.len }
+        View { memory: Memory::Storage(self.storage), start: self.start, len: self.len }
     }
 
     pub fn cpu<T: Element>(self) -> Result<&'a mut [T]> {
@@ -248,6 +276,11 @@ fn no_form(what: &str) -> Fault {
 pub trait Pool {
     /// A zeroed buffer out of what the current phase declared as `holding`.
     fn take(&self, holding: &str, spec: Spec) -> Result<Buf>;
+
+    /// Counts a tensor that lies in someone else's memory to `holding`.
+    fn count(&self, _holding: &str, lent: Lent) -> Result<Lent> {
+        Ok(lent)
+    }
 }
 
 /// Plain memory that answers to no plan: for tests and for tools that hold nothing of size.

@@ -16,6 +16,7 @@ impl Limits {
         match place {
             Place::Gpu => self.gpu,
             Place::Ram => self.ram,
+            Place::Mapped => None,
             Place::Disk => self.disk,
         }
     }

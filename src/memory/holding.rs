@@ -10,17 +10,21 @@ use crate::text::{Fault, Result};
 pub enum Place {
     Gpu,
     Ram,
+    /// Pages of files that are read where they lie. The system keeps them as long as it has room and reads them again
+    /// when it had not, so they belong to no budget; a plan shows them beside what does.
+    Mapped,
     Disk,
 }
 
 impl Place {
-    pub const ALL: [Place; 3] = [Place::Gpu, Place::Ram, Place::Disk];
+    pub const ALL: [Place; 4] = [Place::Gpu, Place::Ram, Place::Mapped, Place::Disk];
 
     /// The key of budgets and of JSON.
     pub fn key(self) -> &'static str {
         match self {
             Place::Gpu => "gpu",
             Place::Ram => "ram",
+            Place::Mapped => "mapped",
             Place::Disk => "disk",
         }
     }
@@ -31,6 +35,7 @@ impl fmt::Display for Place {
         f.pad(match self {
             Place::Gpu => "GPU",
             Place::Ram => "RAM",
+            Place::Mapped => "mapped",
             Place::Disk => "disk",
         })
     }
@@ -57,7 +62,7 @@ impl Holding {
 
 /// A number of bytes for each place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PerPlace([u64; 3]);
+pub struct PerPlace([u64; Place::ALL.len()]);
 
 impl PerPlace {
     pub fn add(&mut self, place: Place, bytes: u64) -> Result<()> {

@@ -29,6 +29,8 @@ struct State {
     stage: usize,
     phase: &'static str,
     live: PerPlace,
+    /// The most that was leased at once since the phase was opened.
+    most: PerPlace,
 }
 
 /// The books of one run. Clones share them.
@@ -41,6 +43,7 @@ impl Ledger {
         let mut state = self.state();
         state.stage = stage;
         state.phase = phase.name;
+        state.most = state.live;
         for ((owner, _), account) in &mut state.books {
             if *owner == stage {
                 account.planned = 0;
@@ -76,12 +79,18 @@ impl Ledger {
         account.peak = account.peak.max(live);
         let place = account.place;
         state.live.add(place, bytes)?;
+        state.most = state.most.max(state.live);
         Ok(Lease { ledger: self.clone(), key, place, bytes })
     }
 
     /// Bytes leased now, of all stages.
     pub fn live(&self) -> PerPlace {
         self.state().live
+    }
+
+    /// The most that was leased at once in the current phase, of all stages.
+    pub fn most(&self) -> PerPlace {
+        self.state().most
     }
 
     /// A copy of the books, for reports and tests.
@@ -140,8 +149,10 @@ mod tests {
         assert_eq!(ledger.lease("logits", 5).expect_err("too much").code, "plan.undeclared");
         assert_eq!(ledger.lease("gradients", 1).expect_err("never declared").code, "plan.undeclared");
         drop(a);
-        let _b = ledger.lease("logits", 10).expect("free again");
+        let b = ledger.lease("logits", 10).expect("free again");
         assert_eq!(ledger.live()[Place::Ram], 10);
+        drop(b);
+        assert_eq!((ledger.live()[Place::Ram], ledger.most()[Place::Ram]), (0, 10));
         assert_eq!(ledger.books()[&(0, "logits".to_owned())].peak, 10);
     }
 

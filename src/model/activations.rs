@@ -4,6 +4,7 @@
 
 use super::adapter::LoraSettings;
 use super::batch::{Extent, Laid};
+use super::offload::{Away, ROUND, near, waiting};
 use super::parts::{Make, Planned, plan, take};
 use super::shape::Shape;
 use super::tensors::Proj;
@@ -29,6 +30,8 @@ pub enum Keep {
 #[derive(Debug, Clone)]
 pub struct Need<'a> {
     pub keep: Keep,
+    /// What is kept waits in RAM, but for the blocks that are worked on; see [`offload`](super::offload).
+    pub offload: bool,
     pub extent: Extent,
     /// The adapter that the pass goes through.
     pub lora: Option<&'a LoraSettings>,
@@ -66,6 +69,42 @@ pub(crate) struct Block<T> {
     pub up: T,
     /// `A x` of each adapted layer, `[n, rank]`, by [`Proj::ALL`].
     pub low: [Option<T>; 7],
+}
+
+impl<T> Block<T> {
+    pub fn make(holding: &'static str, shape: &Shape, need: &Need<'_>, make: Make<'_, T>) -> Result<Self> {
+        let n = need.extent.tokens;
+        let (hidden, q, ffn) = (shape.hidden, shape.q_width(), shape.ffn);
+        let mut f32s = |shape: &[usize]| make(holding, Spec::f32(shape));
+        let mut low = [const { None }; 7];
+        if let Some(lora) = need.lora {
+            for proj in Proj::ALL.into_iter().filter(|proj| lora.targets.contains(proj)) {
+                low[proj.index()] = Some(f32s(&[n, lora.rank])?);
+            }
+        }
+        Ok(Block {
+            attention_rstd: f32s(&[n])?,
+            q: f32s(&[n, q])?,
+            o: f32s(&[n, q])?,
+            lse: f32s(&[n, shape.heads])?,
+            middle: f32s(&[n, hidden])?,
+            mlp_rstd: f32s(&[n])?,
+            gate: f32s(&[n, ffn])?,
+            up: f32s(&[n, ffn])?,
+            low,
+        })
+    }
+
+    /// Every tensor, in a fixed order; each has a row for each token.
+    pub fn all(&self) -> impl Iterator<Item = &T> {
+        let Block { attention_rstd, q, o, lse, middle, mlp_rstd, gate, up, low } = self;
+        [attention_rstd, q, o, lse, middle, mlp_rstd, gate, up].into_iter().chain(low.iter().flatten())
+    }
+
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        let Block { attention_rstd, q, o, lse, middle, mlp_rstd, gate, up, low } = self;
+        [attention_rstd, q, o, lse, middle, mlp_rstd, gate, up].into_iter().chain(low.iter_mut().flatten())
+    }
 }
 
 /// Room that each block uses anew. In the backward pass the wide ones serve several tensors one after the other; who
@@ -123,11 +162,14 @@ pub(crate) struct Top<T> {
 }
 
 pub(crate) struct Activations<T = Buf> {
-    /// Inputs of the blocks and, last, the output of the last; or one that every block changes in place.
+    /// Inputs of the blocks and, last, the output of the last; or a few that take turns ([`Self::x_at`]); or one that
+    /// every block changes in place.
     pub xs: Vec<T>,
-    /// Keys and values after rotation, `[n or positions, kv_heads · head_dim]`: of each block, or of one at a time.
+    /// Keys and values after rotation, `[n or positions, kv_heads · head_dim]`: of each block, or of a few in turns.
     pub kv: Vec<(T, T)>,
     pub blocks: Vec<Block<T>>,
+    /// What waits in RAM, by block: none where nothing is offloaded.
+    pub away: Vec<Away<T>>,
     pub work: Work<T>,
     pub flow: Option<Flow<T>>,
     pub top: Top<T>,
@@ -138,6 +180,8 @@ pub(crate) struct Pass {
     pub set: Activations,
     pub rope: RopeTable,
     pub keep: Keep,
+    /// `set.away` holds what the last forward pass put there.
+    pub filled: bool,
     extent: Extent,
 }
 
@@ -147,13 +191,17 @@ impl<T> Activations<T> {
     /// The one description of the set.
     pub fn make(shape: &Shape, form: Form, need: &Need<'_>, make: Make<'_, T>) -> Result<Activations<T>> {
         let Extent { tokens: n, counted: c, longest } = need.extent;
-        let (hidden, q, kv, ffn) = (shape.hidden, shape.q_width(), shape.kv_width(), shape.ffn);
-        let wide = ffn.max(q);
+        let (hidden, kv) = (shape.hidden, shape.kv_width());
+        let wide = shape.ffn.max(shape.q_width());
         let (inputs, caches, blocks) = match need.keep {
             Keep::All => (shape.layers + 1, shape.layers, shape.layers),
             Keep::Inputs => (shape.layers + 1, 1, 1),
             Keep::Nothing => (1, 1, 1),
             Keep::Cache { .. } => (1, shape.layers, 1),
+        };
+        let (inputs, caches, blocks) = match need.offload {
+            true => (inputs.min(ROUND), near(caches), near(blocks)),
+            false => (inputs, caches, blocks),
         };
         let saved = if need.trains() { "saved activations" } else { "activations" };
         // With `recompute` the inner activations of one block are made again in the room of the last.
@@ -162,35 +210,22 @@ impl<T> Activations<T> {
             Keep::Cache { positions } => ("kv cache", positions),
             _ => (inner, n),
         };
-        let mut f32s = |holding, shape: &[usize]| make(holding, Spec::f32(shape));
-        let mut set = |holding, count: usize, shape: &[usize]| -> Result<Vec<T>> {
-            (0..count).map(|_| f32s(holding, shape)).collect()
-        };
-        let xs = set(saved, inputs, &[n, hidden])?;
+        let xs = (0..inputs).map(|_| make(saved, Spec::f32(&[n, hidden]))).collect::<Result<Vec<T>>>()?;
         let mut pairs = Vec::with_capacity(caches);
         for _ in 0..caches {
-            pairs.push((f32s(cache, &[cached, kv])?, f32s(cache, &[cached, kv])?));
+            pairs.push(pair(cache, cached, kv, make)?);
         }
         let mut kept = Vec::with_capacity(blocks);
         for _ in 0..blocks {
-            let mut low = [const { None }; 7];
-            if let Some(lora) = need.lora {
-                for proj in Proj::ALL.into_iter().filter(|proj| lora.targets.contains(proj)) {
-                    low[proj.index()] = Some(f32s(inner, &[n, lora.rank])?);
-                }
-            }
-            kept.push(Block {
-                attention_rstd: f32s(inner, &[n])?,
-                q: f32s(inner, &[n, q])?,
-                o: f32s(inner, &[n, q])?,
-                lse: f32s(inner, &[n, shape.heads])?,
-                middle: f32s(inner, &[n, hidden])?,
-                mlp_rstd: f32s(inner, &[n])?,
-                gate: f32s(inner, &[n, ffn])?,
-                up: f32s(inner, &[n, ffn])?,
-                low,
-            });
+            kept.push(Block::make(inner, shape, need, make)?);
         }
+        let mut away = Vec::new();
+        if need.offload {
+            for _ in 0..waiting(shape.layers) {
+                away.push(Away::make(shape, need, make)?);
+            }
+        }
+        let mut f32s = |holding, shape: &[usize]| make(holding, Spec::f32(shape));
         let work = Work {
             normed: f32s("block scratch", &[n, hidden])?,
             wide: f32s("block scratch", &[n, wide])?,
@@ -239,8 +274,18 @@ impl<T> Activations<T> {
             logits: f32s("logits", &[logits, shape.vocab])?,
             kept: need.keep_logits,
         };
-        Ok(Activations { xs, kv: pairs, blocks: kept, work, flow, top })
+        Ok(Activations { xs, kv: pairs, blocks: kept, away, work, flow, top })
     }
+
+    /// Where in `xs` a block's input lies: the output of the block before it.
+    pub fn x_at(&self, layer: usize) -> usize {
+        layer % self.xs.len().max(1)
+    }
+}
+
+/// Keys and values.
+pub(super) fn pair<T>(holding: &'static str, rows: usize, width: usize, make: Make<'_, T>) -> Result<(T, T)> {
+    Ok((make(holding, Spec::f32(&[rows, width]))?, make(holding, Spec::f32(&[rows, width]))?))
 }
 
 /// What a pass takes, by holding.
@@ -270,7 +315,7 @@ impl Pass {
         let set = take(pool, |make| Activations::make(shape, form, need, make))?;
         let frequencies = shape.rope.frequencies(shape.head_dim);
         let rope = kernels::rope_tables(&frequencies, 1.0, longest, pool, ROTARY)?;
-        Ok(Pass { set, rope, keep: need.keep, extent: need.extent })
+        Ok(Pass { set, rope, keep: need.keep, filled: false, extent: need.extent })
     }
 
     /// Refuses a batch that the buffers were not taken for.

@@ -67,6 +67,10 @@ fn block_backward(
     dropout: Option<Key>,
     grads: &mut Gradients,
 ) -> Result<()> {
+    // What the next block in turn needs comes back while this one works.
+    if let Some(next) = layer.checked_sub(1) {
+        pass.bring_back(next, batch.tokens())?;
+    }
     // With `recompute` its activations are made again, but for the last block's, which are still there.
     if pass.keep == Keep::Inputs && layer + 1 < model.shape.layers {
         block(model, pass, batch, layer, dropout, false)?;
@@ -75,12 +79,13 @@ fn block_backward(
     let Shape { hidden, ffn, heads: q_heads, kv_heads, head_dim, .. } = *shape;
     let (q_width, kv_width, n) = (shape.q_width(), shape.kv_width(), batch.tokens());
     let lin = Layer { model, layer, n, dropout };
+    let from = pass.set.x_at(layer);
     let Pass { set: Activations { xs, kv, blocks, work, flow, .. }, rope, .. } = pass;
     let Work { normed, wide, weight, dropped, attention } = work;
     let Flow { d, d_normed, wide: [wide0, wide1], dk, dv, low: low_flow } = flow.as_mut().ok_or_else(no_flow)?;
     let (k, v) = &kv[layer % kv.len()];
     let Block { attention_rstd, q, o, lse, middle, mlp_rstd, gate, up, low } = &blocks[layer % blocks.len()];
-    let x = xs[layer].view().slice(0..n * hidden);
+    let x = xs[from].view().slice(0..n * hidden);
     let (k, v) = (k.view().slice(0..n * kv_width), v.view().slice(0..n * kv_width));
     let middle = middle.view().slice(0..n * hidden);
     let (gate, up) = (gate.view().slice(0..n * ffn), up.view().slice(0..n * ffn));

@@ -9,14 +9,30 @@ use super::tensors::Proj;
 use crate::kernels::{self, Key};
 use crate::text::Result;
 
-/// From tokens to the residual stream after the last block, which is left in the last of `xs`.
+/// From tokens to the residual stream after the last block, which is left in `xs`. What the backward pass reads is kept,
+/// here or in RAM.
 pub(crate) fn forward(model: &Model, pass: &mut Pass, batch: &Laid<'_>, dropout: Option<Key>) -> Result<()> {
+    through(model, pass, batch, dropout, true)?;
+    pass.filled = true;
+    Ok(())
+}
+
+/// As [`forward`], where no backward pass follows: nothing is moved to RAM.
+pub(crate) fn forward_only(model: &Model, pass: &mut Pass, batch: &Laid<'_>) -> Result<()> {
+    through(model, pass, batch, None, false)
+}
+
+fn through(model: &Model, pass: &mut Pass, batch: &Laid<'_>, dropout: Option<Key>, learns: bool) -> Result<()> {
     pass.admit(batch)?;
+    pass.filled = false;
     let width = model.shape.hidden;
     let first = pass.set.xs[0].view_mut().slice(0..batch.tokens() * width);
     kernels::embedding(first, model.table()?, batch.ids, width)?;
     for layer in 0..model.shape.layers {
         block(model, pass, batch, layer, dropout, true)?;
+        if learns {
+            pass.put_away(layer, batch.tokens())?;
+        }
     }
     Ok(())
 }
@@ -35,9 +51,9 @@ pub(crate) fn block(
     let (n, past) = (batch.tokens(), batch.past);
     let eps = model.shape.norm_eps as f32;
     let lin = Layer { model, layer, n, dropout };
+    let (from, to) = (pass.set.x_at(layer), pass.set.x_at(layer + 1));
     let Pass { set: Activations { xs, kv, blocks, work, .. }, rope, .. } = pass;
     let Work { normed, wide, weight, dropped, attention } = work;
-    let (from, to) = if xs.len() == 1 { (0, 0) } else { (layer, layer + 1) };
     let (caches, kept) = (kv.len(), blocks.len());
     let (k, v) = &mut kv[layer % caches];
     let Block { attention_rstd, q, o, lse, middle, mlp_rstd, gate, up, low } = &mut blocks[layer % kept];

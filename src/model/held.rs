@@ -1,11 +1,12 @@
 //! A model in memory: read tensor by tensor, quantised tensor by tensor.
 
 use super::adapter::Adapter;
+use super::mapping::{MAPPED, Mapping};
 use super::parts::Planned;
 use super::shape::Shape;
 use super::source::WeightSource;
 use super::tensors::{Proj, Role, Tensor};
-use super::weight::{Float, Form, Held, Weight, held_specs, scratch_elements};
+use super::weight::{Float, Form, Held, Weight, float_of, held_specs, scratch_elements};
 use super::windows::{largest_window, rows_per_block_window, rows_per_window, windows};
 use crate::kernels::{self, Buf, Nf4, Nf4Layout, Pool, Spec, View};
 use crate::text::{Fault, Result};
@@ -31,11 +32,26 @@ impl Model {
         pool: &dyn Pool,
         progress: Progress<'_>,
     ) -> Result<Model> {
+        Self::read_mapped(shape, source, form, &Mapping::default(), pool, progress)
+    }
+
+    /// [`Model::read`], but for the tensors that `mapping` leaves where they lie.
+    pub fn read_mapped(
+        shape: &Shape,
+        source: &dyn WeightSource,
+        form: Form,
+        mapping: &Mapping,
+        pool: &dyn Pool,
+        progress: Progress<'_>,
+    ) -> Result<Model> {
         shape.validate()?;
-        let mut window = take_window(reading_elements(shape, form), pool)?;
+        let mut window = take_window(reading_elements(shape, form, mapping), pool)?;
         let mut tensors = Vec::new();
-        for tensor in shape.tensors() {
-            tensors.push(read_tensor(&tensor, source, form, pool, &mut window, progress)?);
+        for (at, tensor) in shape.tensors().iter().enumerate() {
+            tensors.push(match float_of(tensor.role, form).filter(|_| mapping.has(at)) {
+                Some(float) => map_tensor(tensor, source, float, pool, progress)?,
+                None => read_tensor(at, tensor, source, form, pool, &mut window, progress)?,
+            });
         }
         Ok(Model { shape: shape.clone(), form, tensors, adapter: None })
     }
@@ -80,10 +96,10 @@ impl Model {
 
     /// A norm or a bias.
     pub(crate) fn vector(&self, at: usize) -> Result<View<'_>> {
-        match self.tensors.get(at) {
-            Some(Weight::Dense(buf)) => Ok(buf.view()),
-            _ => Err(Fault::new("model.form", "a norm or bias is not held in f32; this is a bug")),
-        }
+        self.tensors
+            .get(at)
+            .and_then(Weight::wide)
+            .ok_or_else(|| Fault::new("model.form", "a norm or bias is not held in f32; this is a bug"))
     }
 
     pub(crate) fn linear(&self, layer: usize, proj: Proj) -> &Weight {
@@ -98,6 +114,7 @@ impl Model {
     pub(crate) fn table(&self) -> Result<View<'_>> {
         match &self.tensors[Shape::EMBEDDING] {
             Weight::Dense(buf) | Weight::Half(buf) => Ok(buf.view()),
+            Weight::Mapped(lent) => Ok(lent.view()),
             Weight::Nf4(_) => Err(Fault::new("model.form", "the embedding is held in 4 bits; this is a bug")),
         }
     }
@@ -113,8 +130,16 @@ impl Model {
     }
 }
 
-/// The buffers of one tensor, by the holding they belong to.
-fn tensor_specs(tensor: &Tensor, form: Form) -> Result<(&'static str, Vec<Spec>)> {
+/// The buffers of the tensor at a place in the list, by the holding they belong to.
+pub(super) fn tensor_specs(
+    at: usize,
+    tensor: &Tensor,
+    form: Form,
+    mapping: &Mapping,
+) -> Result<(&'static str, Vec<Spec>)> {
+    if let Some(float) = float_of(tensor.role, form).filter(|_| mapping.has(at)) {
+        return Ok((MAPPED, vec![Spec::new(&tensor.shape, float.dtype())]));
+    }
     Ok(match tensor.role {
         Role::Embedding | Role::Head => ("embeddings", vec![Spec::new(&tensor.shape, form.embeddings.dtype())]),
         Role::Norm | Role::Bias(_) => ("norms", vec![Spec::f32(&tensor.shape)]),
@@ -126,11 +151,11 @@ fn tensor_specs(tensor: &Tensor, form: Form) -> Result<(&'static str, Vec<Spec>)
 }
 
 /// What a model of this shape and form holds: `weights` (linear layers), `embeddings` (table and head), `norms`
-/// (norms and biases).
-pub fn holdings(shape: &Shape, form: Form) -> Result<Planned> {
+/// (norms and biases), and under [`MAPPED`] what of them stays in its files.
+pub fn holdings(shape: &Shape, form: Form, mapping: &Mapping) -> Result<Planned> {
     let mut list = Vec::new();
-    for tensor in shape.tensors() {
-        let (holding, specs) = tensor_specs(&tensor, form)?;
+    for (at, tensor) in shape.tensors().iter().enumerate() {
+        let (holding, specs) = tensor_specs(at, tensor, form, mapping)?;
         list.extend(specs.into_iter().map(|spec| (holding, spec)));
     }
     Ok(list)
@@ -138,8 +163,8 @@ pub fn holdings(shape: &Shape, form: Form) -> Result<Planned> {
 
 /// What reading takes beside the model, and gives back: one window of a tensor, under `read window`, and for doubled
 /// scales a tensor's plain ones, under `block scales`.
-pub fn reading(shape: &Shape, form: Form) -> Result<Planned> {
-    let mut list: Planned = window_spec(reading_elements(shape, form)).into_iter().collect();
+pub fn reading(shape: &Shape, form: Form, mapping: &Mapping) -> Result<Planned> {
+    let mut list: Planned = window_spec(reading_elements(shape, form, mapping)).into_iter().collect();
     list.extend(scales_spec(shape, form)?);
     Ok(list)
 }
@@ -149,6 +174,23 @@ pub fn quantising(shape: &Shape, form: Form, block: usize, double: bool) -> Resu
     let mut list: Planned = window_spec(quantising_elements(shape, form, block)).into_iter().collect();
     list.extend(scales_spec(shape, form.quantised(block, double))?);
     Ok(list)
+}
+
+/// The most bytes that blocks take beyond what their dense tensors have given back, tensor by tensor, when a resident
+/// model held as `form` is quantised. A tensor in a mapped file gives nothing back.
+pub fn growth(shape: &Shape, form: Form, block: usize, double: bool, mapping: &Mapping) -> Result<u64> {
+    let sum =
+        |specs: Vec<Spec>| specs.iter().try_fold(0i128, |sum, spec| Ok::<_, Fault>(sum + i128::from(spec.bytes()?)));
+    let (mut now, mut most) = (0i128, 0i128);
+    for (at, tensor) in shape.tensors().iter().enumerate() {
+        let Role::Linear(_) = tensor.role else { continue };
+        now += sum(tensor_specs(at, tensor, form.quantised(block, double), mapping)?.1)?;
+        most = most.max(now);
+        if !mapping.has(at) {
+            now -= sum(tensor_specs(at, tensor, form, mapping)?.1)?;
+        }
+    }
+    Ok(u64::try_from(most).unwrap_or(0))
 }
 
 /// The holding of one tensor's scales before they are doubled.
@@ -169,19 +211,18 @@ fn take_window(elements: usize, pool: &dyn Pool) -> Result<Option<Buf>> {
     window_spec(elements).map(|(holding, spec)| pool.take(holding, spec)).transpose()
 }
 
-/// f32 values that reading stages: none for what is held in f32, else the largest window.
-fn reading_elements(shape: &Shape, form: Form) -> usize {
-    let staged = |tensor: &Tensor| {
+/// f32 values that reading stages: none for what is held in f32 or stays where it lies, else the largest window.
+fn reading_elements(shape: &Shape, form: Form, mapping: &Mapping) -> usize {
+    let staged = |(at, tensor): (usize, &Tensor)| {
         let (rows, cols) = tensor.dims();
-        let float = match (tensor.role, form.weights) {
-            (Role::Norm | Role::Bias(_), _) => Float::F32,
-            (Role::Linear(_), Held::Nf4 { block, .. }) => return block_window(rows, cols, block),
-            (Role::Linear(_), Held::Float(float)) => float,
-            (Role::Embedding | Role::Head, _) => form.embeddings,
-        };
-        if float == Float::F32 { 0 } else { scratch_elements(rows, cols) }
+        match (float_of(tensor.role, form), form.weights) {
+            (None, Held::Nf4 { block, .. }) => block_window(rows, cols, block),
+            (None | Some(Float::F32), _) => 0,
+            (Some(_), _) if mapping.has(at) => 0,
+            (Some(_), _) => scratch_elements(rows, cols),
+        }
     };
-    shape.tensors().iter().map(staged).max().unwrap_or(0)
+    shape.tensors().iter().enumerate().map(staged).max().unwrap_or(0)
 }
 
 fn quantising_elements(shape: &Shape, form: Form, block: usize) -> usize {
@@ -195,7 +236,24 @@ fn block_window(rows: usize, cols: usize, block: usize) -> usize {
     largest_window(rows, rows_per_block_window(cols, block)) * cols
 }
 
+/// The tensor where it lies in its source.
+fn map_tensor(
+    tensor: &Tensor,
+    source: &dyn WeightSource,
+    float: Float,
+    pool: &dyn Pool,
+    progress: Progress<'_>,
+) -> Result<Weight> {
+    let lent = source.lend(&tensor.name, float, &tensor.shape)?.ok_or_else(|| {
+        Fault::new("model.form", format!("`{}` was planned to stay in its file and cannot; this is a bug", tensor.name))
+    })?;
+    let lent = pool.count(MAPPED, lent)?;
+    progress(&tensor.name, lent.view().len() as u64);
+    Ok(Weight::Mapped(lent))
+}
+
 fn read_tensor(
+    at: usize,
     tensor: &Tensor,
     source: &dyn WeightSource,
     form: Form,
@@ -203,7 +261,7 @@ fn read_tensor(
     window: &mut Option<Buf>,
     progress: Progress<'_>,
 ) -> Result<Weight> {
-    let (holding, specs) = tensor_specs(tensor, form)?;
+    let (holding, specs) = tensor_specs(at, tensor, form, &Mapping::default())?;
     let (rows, cols) = tensor.dims();
     if let (Role::Linear(_), Held::Nf4 { block, double }) = (tensor.role, form.weights) {
         let layout = Nf4Layout::new(rows * cols, block, double)?;

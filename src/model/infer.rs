@@ -49,6 +49,7 @@ fn generation_need<'a>(
     let positions = prompt.saturating_add(max_new).min(shape.max_positions);
     Need {
         keep: Keep::Cache { positions },
+        offload: false,
         extent: Extent { tokens: prompt, counted: 1, longest: positions },
         lora,
         keep_logits: false,
@@ -146,6 +147,7 @@ pub fn logits(model: &Model, ids: &[u32], pool: &dyn Pool) -> Result<Vec<f32>> {
     let batch = Laid::continued(ids, 0, rows, &model.shape)?;
     let need = Need {
         keep: Keep::Nothing,
+        offload: false,
         extent: batch.extent(),
         lora: model.adapter.as_ref().map(|adapter| &adapter.settings),
         keep_logits: false,

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use candle_core::DType;
+
 use super::held::Model;
 use super::source::WeightSource;
 use super::tensors::{Role, Tensor};
@@ -67,6 +69,8 @@ impl Weight {
         match self {
             Weight::Dense(buf) => kernels::copy(out, buf.view().slice(elements)),
             Weight::Half(buf) => kernels::widen(out, buf.view().slice(elements)),
+            Weight::Mapped(lent) if lent.dtype() == DType::F32 => kernels::copy(out, lent.view().slice(elements)),
+            Weight::Mapped(lent) => kernels::widen(out, lent.view().slice(elements)),
             Weight::Nf4(nf4) => nf4.dequantise(out, elements),
         }
     }

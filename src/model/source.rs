@@ -6,7 +6,8 @@ use rayon::prelude::*;
 
 use super::shape::Shape;
 use super::tensors::{Proj, Role, Tensor};
-use crate::kernels::{Key, ViewMut, normal4};
+use super::weight::Float;
+use crate::kernels::{Key, Lent, ViewMut, normal4};
 use crate::text::{Fault, Result};
 
 /// Gives the values of a model's tensors, a window of rows at a time.
@@ -19,6 +20,16 @@ pub trait WeightSource {
     /// where it does not, and they have to be read and rounded.
     fn copy(&self, _name: &str, _rows: Range<usize>, _out: ViewMut<'_>) -> Result<bool> {
         Ok(false)
+    }
+
+    /// Whether the tensor lies in the source as kernels read it in this type, so that [`Self::lend`] gives it.
+    fn lends(&self, _name: &str, _float: Float) -> bool {
+        false
+    }
+
+    /// The whole tensor where it lies, of shape `shape`; none unless [`Self::lends`] says so.
+    fn lend(&self, _name: &str, _float: Float, _shape: &[usize]) -> Result<Option<Lent>> {
+        Ok(None)
     }
 }
 

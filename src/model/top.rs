@@ -17,8 +17,9 @@ use crate::text::Result;
 /// Gathers the wanted rows of the stream and norms them: `top.normed`.
 fn rise(model: &Model, pass: &mut Pass, batch: &Laid<'_>) -> Result<()> {
     let (n, c, width) = (batch.tokens(), batch.counted(), model.shape.hidden);
+    let last = pass.set.x_at(model.shape.layers);
     let Activations { xs, top, .. } = &mut pass.set;
-    let last = xs.last().ok_or_else(no_flow)?.view().slice(0..n * width);
+    let last = xs[last].view().slice(0..n * width);
     let mut rows = top.rows.view_mut().slice(0..c * width);
     kernels::gather_rows(rows.reborrow(), last, &batch.rows, width)?;
     let scale = model.vector(model.shape.final_norm_at())?;

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use candle_core::DType;
 
+use super::tensors::Role;
 use super::windows::{largest_window, rows_per_window, windows};
-use crate::kernels::{self, Buf, Mat, MatMut, Nf4, Nf4Layout, Spec, Term, View, ViewMut};
+use crate::kernels::{self, Buf, Lent, Mat, MatMut, Nf4, Nf4Layout, Spec, Term, View, ViewMut};
 use crate::text::Result;
 
 /// A floating-point type that weights are held in.
@@ -65,12 +66,24 @@ impl Form {
     }
 }
 
+/// The float that a tensor of this role is held in; none: in 4-bit blocks.
+pub(super) fn float_of(role: Role, form: Form) -> Option<Float> {
+    match (role, form.weights) {
+        (Role::Norm | Role::Bias(_), _) => Some(Float::F32),
+        (Role::Embedding | Role::Head, _) => Some(form.embeddings),
+        (Role::Linear(_), Held::Float(float)) => Some(float),
+        (Role::Linear(_), Held::Nf4 { .. }) => None,
+    }
+}
+
 /// One tensor of a model.
 pub enum Weight {
     /// f32.
     Dense(Buf),
     /// bf16 or f16, widened a window at a time.
     Half(Buf),
+    /// f32, bf16 or f16 where it lies in a mapped file: read as the two above, and frozen.
+    Mapped(Lent),
     /// 4-bit blocks, dequantised a window at a time.
     Nf4(Nf4),
 }
@@ -81,25 +94,29 @@ pub type Scratch = Option<Buf>;
 impl Weight {
     /// The f32 values of a range of elements: the weight itself, or `scratch` filled with them.
     pub fn expand<'a>(&'a self, elements: Range<usize>, scratch: &'a mut Scratch) -> Result<View<'a>> {
-        let narrow = match self {
-            Weight::Dense(buf) => return Ok(buf.view().slice(elements)),
-            narrow => narrow,
-        };
+        if let Some(wide) = self.wide() {
+            return Ok(wide.slice(elements));
+        }
         let len = elements.len();
         let room = scratch.as_mut().filter(|room| room.len() >= len).ok_or_else(no_room)?;
         let out = room.view_mut().slice(0..len);
-        match narrow {
-            Weight::Dense(_) => {}
-            Weight::Half(buf) => kernels::widen(out, buf.view().slice(elements))?,
-            Weight::Nf4(nf4) => nf4.dequantise(out, elements)?,
-        }
+        self.write(elements, out)?;
         let room: &'a Buf = room;
         Ok(room.view().slice(0..len))
     }
 
+    /// All f32 values, where it is held in f32.
+    pub(super) fn wide(&self) -> Option<View<'_>> {
+        match self {
+            Weight::Dense(buf) => Some(buf.view()),
+            Weight::Mapped(lent) if lent.dtype() == DType::F32 => Some(lent.view()),
+            Weight::Mapped(_) | Weight::Half(_) | Weight::Nf4(_) => None,
+        }
+    }
+
     /// Windows of rows that are read one at a time: the whole of an f32 weight, else what `scratch` holds.
     fn windows(&self, rows: usize, cols: usize) -> impl Iterator<Item = Range<usize>> {
-        let per = if matches!(self, Weight::Dense(_)) { rows } else { rows_per_window(cols) };
+        let per = if self.wide().is_some() { rows } else { rows_per_window(cols) };
         windows(rows, per)
     }
 

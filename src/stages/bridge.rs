@@ -7,9 +7,9 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use super::Target;
-use crate::kernels::{Spec, ViewMut};
+use crate::kernels::{Lent, Spec, ViewMut};
 use crate::memory::{Grows, Holding, Place};
-use crate::model::{self, Extent, Shape, Way, WeightSource};
+use crate::model::{self, Extent, Float, Shape, Way, WeightSource};
 use crate::store::{ModelSource, StoredType};
 use crate::text::{Fault, Result};
 
@@ -34,6 +34,23 @@ impl WeightSource for FileWeights<'_> {
             _ => Ok(false),
         }
     }
+
+    fn lends(&self, name: &str, float: Float) -> bool {
+        self.0.lies_as(name, stored(float))
+    }
+
+    fn lend(&self, name: &str, float: Float, shape: &[usize]) -> Result<Option<Lent>> {
+        let mapped = self.0.map_tensor(name, stored(float))?;
+        mapped.map(|bytes| Lent::new(Box::new(bytes), Spec::new(shape, float.dtype()))).transpose()
+    }
+}
+
+fn stored(float: Float) -> StoredType {
+    match float {
+        Float::F32 => StoredType::F32,
+        Float::Bf16 => StoredType::BF16,
+        Float::F16 => StoredType::F16,
+    }
 }
 
 /// What products pack; a GPU's library has its own workspace.
@@ -44,7 +61,8 @@ pub fn packing(shape: &Shape, extent: Extent, way: Way, target: &Target) -> Opti
     })
 }
 
-/// The buffers of a plan, added up by holding, in the order in which holdings first appear.
+/// The buffers of a plan, added up by holding, in the order in which holdings first appear. They lie in `place`, but for
+/// those whose name says where they lie.
 pub fn holdings_of(planned: &[(&'static str, Spec)], place: Place, grows: Grows) -> Result<Vec<Holding>> {
     let mut list: Vec<Holding> = Vec::new();
     for (name, spec) in planned {
@@ -56,7 +74,14 @@ pub fn holdings_of(planned: &[(&'static str, Spec)], place: Place, grows: Grows)
                     .checked_add(bytes)
                     .ok_or_else(|| Fault::new("size.overflow", format!("`{name}` is too large to address")))?;
             }
-            None => list.push(Holding::new(*name, place, bytes, grows)),
+            None => {
+                let place = match *name {
+                    model::MAPPED => Place::Mapped,
+                    model::OFFLOADED => Place::Ram,
+                    _ => place,
+                };
+                list.push(Holding::new(*name, place, bytes, grows));
+            }
         }
     }
     Ok(list)

@@ -6,7 +6,7 @@ use std::path::Path;
 use candle_core::Device;
 
 use super::Watch;
-use crate::kernels::{Buf, Pool, Spec};
+use crate::kernels::{Buf, Lent, Pool, Spec};
 use crate::memory::{Ledger, PerPlace, Phase, Place, meter};
 use crate::model::Model;
 use crate::plan::{Step, ValueId};
@@ -23,6 +23,11 @@ impl Pool for LedgerPool {
     fn take(&self, holding: &str, spec: Spec) -> Result<Buf> {
         let lease = self.ledger.lease(holding, spec.bytes()?)?;
         Buf::zeros(spec, &self.device, Some(Box::new(lease)))
+    }
+
+    fn count(&self, holding: &str, lent: Lent) -> Result<Lent> {
+        let lease = self.ledger.lease(holding, lent.spec().bytes()?)?;
+        Ok(lent.with_lease(Box::new(lease)))
     }
 }
 
@@ -80,6 +85,7 @@ impl<'a> Job<'a> {
         if let Some(phase) = self.phase.take() {
             let mut peak = PerPlace::default();
             peak[Place::Ram] = meter::peak();
+            peak[Place::Mapped] = self.ledger.most()[Place::Mapped];
             peak[Place::Disk] = self.written;
             let most = self.seen.entry(phase).or_default();
             *most = most.max(peak);

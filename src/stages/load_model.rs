@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use super::bridge::{FileWeights, holdings_of};
+use super::mapped::mapping;
 use super::world::{ModelDesc, Origin, blame, idle, none_idle};
 use super::{Body, Count, Desc, Job, Lowered, Refusal, Stage, World};
 use crate::catalog::Catalog;
 use crate::data::{ChatTemplate, Tokenizer};
 use crate::memory::{Holding, Phase, Place};
-use crate::model::{self, Family, Float, Form, Model, Random, Shape};
+use crate::model::{self, Family, Float, Form, Mapping, Model, Random, Shape};
 use crate::plan::{Step, ValueId};
 use crate::store::StoredType;
 use crate::text::{Diagnostic, Fault, Result};
@@ -38,11 +39,18 @@ impl Stage for LoadModel {
         foreign_template(step, tokenizer.as_deref(), world);
         let float = dtype(step, world)?;
         let form = Form::dense(float);
-        let resident = !read_by_quantiser(world, id);
+        let taker = quantiser(world, id);
+        let resident = taker.is_none();
+        // A quantiser that reads for itself leaves what it does not quantise where it lies.
+        let read_as = taker.map_or(form, |taker| form.quantised(taker.args.count("block"), false));
+        let mapping = Arc::new(mapping(step, world, &origin, &shape, read_as)?);
         let place = world.target.place();
-        let holdings =
-            holdings_of(&model::holdings(&shape, form).map_err(|f| vec![blame(step, "path", &f)])?, place, "")
-                .map_err(|f| vec![blame(step, "path", &f)])?;
+        let holdings = holdings_of(
+            &model::holdings(&shape, form, &mapping).map_err(|f| vec![blame(step, "path", &f)])?,
+            place,
+            "",
+        )
+        .map_err(|f| vec![blame(step, "path", &f)])?;
 
         let save_as = match &origin {
             Origin::Files(files) => files.source.save_dtype(),
@@ -66,6 +74,8 @@ impl Stage for LoadModel {
             tokenizer,
             template,
             form,
+            mapping: mapping.clone(),
+            mapped_by: (!mapping.is_empty()).then(|| step.args.span("mapped").unwrap_or(step.name_span)),
             resident,
             adapter: None,
             retrained: None,
@@ -80,11 +90,11 @@ impl Stage for LoadModel {
         let mut body: Box<dyn Body> = Box::new(Open);
         if resident {
             let mut reading = holdings.clone();
-            let window = model::reading(&shape, form).and_then(|planned| holdings_of(&planned, place, ""));
+            let window = model::reading(&shape, form, &mapping).and_then(|planned| holdings_of(&planned, place, ""));
             reading.extend(window.map_err(|f| vec![blame(step, "path", &f)])?);
             phases.push(Phase::new("read", reading));
             keeps.push(world.kept(id, holdings));
-            body = Box::new(Read { id, origin, shape, form });
+            body = Box::new(Read { id, origin, shape, form, mapping });
         } else {
             phases.push(Phase::new("open", Vec::new()));
         }
@@ -112,13 +122,14 @@ struct Read {
     origin: Origin,
     shape: Arc<Shape>,
     form: Form,
+    mapping: Arc<Mapping>,
 }
 
 impl Body for Read {
     fn run(self: Box<Self>, job: &mut Job<'_>) -> Result<()> {
         job.enter("read")?;
         let pool = job.pool();
-        let model = read_model(&self.origin, &self.shape, self.form, &pool, job, "reading weights")?;
+        let model = read_model(&self.origin, &self.shape, self.form, &self.mapping, &pool, job, "reading weights")?;
         job.put(self.id, model);
         Ok(())
     }
@@ -129,6 +140,7 @@ pub(super) fn read_model(
     origin: &Origin,
     shape: &Shape,
     form: Form,
+    mapping: &Mapping,
     pool: &dyn crate::kernels::Pool,
     job: &mut Job<'_>,
     what: &str,
@@ -141,7 +153,9 @@ pub(super) fn read_model(
         watch.progress(what, done, total, Count::Values);
     };
     match origin {
-        Origin::Files(files) => Model::read(shape, &FileWeights(&files.source), form, pool, &mut progress),
+        Origin::Files(files) => {
+            Model::read_mapped(shape, &FileWeights(&files.source), form, mapping, pool, &mut progress)
+        }
         Origin::Random { seed } => Model::read(shape, &Random::new(*seed, shape), form, pool, &mut progress),
         Origin::Absent => Err(Fault::new("model.absent", "the model's files are not there")),
     }
@@ -156,13 +170,13 @@ impl Body for Open {
     }
 }
 
-/// Whether the model's weights are first needed by the `quantize` that takes it.
-fn read_by_quantiser(world: &World<'_>, id: ValueId) -> bool {
+/// The `quantize` that takes the model, where it is the first that needs its weights.
+fn quantiser<'a>(world: &World<'a>, id: ValueId) -> Option<&'a Step> {
     let value = world.plan.value(id);
-    let Some(taker) = value.taken_by else { return false };
-    let quantised = world.plan.steps.get(taker).is_some_and(|step| step.stage == "quantize nf4");
+    let taker = value.taken_by?;
+    let step = world.plan.steps.get(taker).filter(|step| step.stage == "quantize nf4")?;
     let borrowed = world.plan.steps[value.made_by + 1..taker].iter().any(|s| s.inputs.iter().any(|(_, i)| *i == id));
-    quantised && !borrowed
+    (!borrowed).then_some(step)
 }
 
 fn named_shape(step: &Step) -> Result<Option<Shape>, Refusal> {

@@ -5,6 +5,7 @@ mod bridge;
 mod facts;
 mod job;
 mod lower;
+mod mapped;
 mod output;
 mod preview;
 mod rows;

@@ -10,7 +10,7 @@ use super::load_model::read_model;
 use super::world::{Origin, blame};
 use super::{Body, Count, Desc, Job, Lowered, Refusal, Stage, World};
 use crate::memory::{PerPlace, Phase};
-use crate::model::{self, Form, Shape};
+use crate::model::{self, Form, Mapping, Shape};
 use crate::plan::{Step, ValueId};
 use crate::text::{Diagnostic, Fault, Result};
 
@@ -40,16 +40,16 @@ impl Stage for QuantizeNf4 {
         let form = dense.quantised(block, double);
         let fail = |fault: Fault| vec![blame(step, "block", &fault)];
 
-        let kept = holdings_of(&model::holdings(&model.shape, form).map_err(fail)?, place, "").map_err(fail)?;
+        let kept = holdings_of(&model::holdings(&model.shape, form, &model.mapping).map_err(fail)?, place, "")
+            .map_err(fail)?;
         let (phase, body): (Phase, Box<dyn Body>) = if model.resident {
             // The dense model is counted by the stage that read it; what is new are the blocks and a window. A dense
             // tensor is let go as soon as its blocks stand.
-            let own = quantised_only(&model.shape, form).map_err(fail)?;
-            let mut holdings = holdings_of(&own, place, "").map_err(fail)?;
+            let mut holdings: Vec<_> = kept.iter().filter(|holding| holding.name == "weights").cloned().collect();
             let window = model::quantising(&model.shape, dense, block, double).map_err(fail)?;
             let window = holdings_of(&window, place, "").map_err(fail)?;
             let mut peak = PerPlace::default();
-            let above = most_above(&quantised_only(&model.shape, dense).map_err(fail)?, &own).map_err(fail)?;
+            let above = model::growth(&model.shape, dense, block, double, &model.mapping).map_err(fail)?;
             peak.add(place, above.saturating_add(window.iter().map(|h| h.bytes).sum())).map_err(fail)?;
             holdings.extend(window);
             let mut phase = Phase::new("quantise", holdings);
@@ -57,9 +57,10 @@ impl Stage for QuantizeNf4 {
             (phase, Box::new(Resident { input, output, block, double, values: model.shape.parameters() }))
         } else {
             let mut holdings = kept.clone();
-            let window = model::reading(&model.shape, form).map_err(fail)?;
+            let window = model::reading(&model.shape, form, &model.mapping).map_err(fail)?;
             holdings.extend(holdings_of(&window, place, "").map_err(fail)?);
-            let body = FromFiles { output, origin: model.origin.clone(), shape: model.shape.clone(), form };
+            let (origin, mapping) = (model.origin.clone(), model.mapping.clone());
+            let body = FromFiles { output, origin, shape: model.shape.clone(), form, mapping };
             (Phase::new("read and quantise", holdings), Box::new(body))
         };
         model.form = form;
@@ -71,37 +72,19 @@ impl Stage for QuantizeNf4 {
     }
 }
 
-/// What quantising adds to a resident model: the blocks, without the tensors that stay as they are.
-fn quantised_only(shape: &Shape, form: Form) -> Result<model::Planned> {
-    Ok(model::holdings(shape, form)?.into_iter().filter(|(holding, _)| *holding == "weights").collect())
-}
-
-/// The most bytes that blocks take beyond what their dense tensors have given back, tensor by tensor.
-fn most_above(dense: &model::Planned, blocks: &model::Planned) -> Result<u64> {
-    let per = blocks.len() / dense.len().max(1);
-    let (mut now, mut most) = (0i128, 0i128);
-    for ((_, dense), blocks) in dense.iter().zip(blocks.chunks(per.max(1))) {
-        for (_, spec) in blocks {
-            now += i128::from(spec.bytes()?);
-        }
-        most = most.max(now);
-        now -= i128::from(dense.bytes()?);
-    }
-    Ok(u64::try_from(most).unwrap_or(0))
-}
-
 struct FromFiles {
     output: ValueId,
     origin: Origin,
     shape: Arc<Shape>,
     form: Form,
+    mapping: Arc<Mapping>,
 }
 
 impl Body for FromFiles {
     fn run(self: Box<Self>, job: &mut Job<'_>) -> Result<()> {
         job.enter("read and quantise")?;
         let pool = job.pool();
-        let model = read_model(&self.origin, &self.shape, self.form, &pool, job, "quantising")?;
+        let model = read_model(&self.origin, &self.shape, self.form, &self.mapping, &pool, job, "quantising")?;
         job.put(self.output, model);
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::world::{ModelDesc, blame, idle};
 use super::{Body, Count, Desc, EvalSeen, Job, Lowered, Refusal, StepSeen, World};
 use crate::data::Length;
 use crate::memory::Phase;
-use crate::model::{Extent, Way};
+use crate::model::{self, Extent, Way};
 use crate::plan::{Step, Unit, Val, ValueId};
 use crate::text::{Diagnostic, Fault, Result, Severity};
 use crate::train::{self, Optim, Schedule, Settings, Trainable, Trainer, Warmup};
@@ -30,8 +30,9 @@ pub fn lower(
     let (Some(input), Some(output)) = (step.input("model"), step.makes.first().copied()) else {
         return Err(Vec::new());
     };
-    let (settings, length, every) = settings(step)?;
+    let (mut settings, length, every) = settings(step)?;
     settings.validate().map_err(|fault| vec![blame(step, argument_of(&fault), &fault)])?;
+    settings.offload = offloads(step, world, &model)?;
     let data = Data::find(step, world, &model, &settings)?;
     if data.held.is_none() {
         let idle = idle(step, "eval_every", "no row is held out to be scored: `holdout=` on `load data`, or `valid=`");
@@ -86,6 +87,32 @@ pub fn lower(
     let body =
         Loop { stage: step.stage.clone(), input, output, trainable, settings, length, total, extent, every, data };
     Ok(Lowered { phases, keeps, body: Box::new(body) })
+}
+
+/// Whether saved activations wait in RAM on this target. Asked for where that would change nothing on any target, it is
+/// an error.
+fn offloads(step: &Step, world: &mut World<'_>, model: &ModelDesc) -> Result<bool, Refusal> {
+    if step.args.is_none("offload") {
+        return Ok(false);
+    }
+    let at = step.args.span("offload").unwrap_or(step.name_span);
+    let idle = |why: String, help: &str| {
+        vec![Diagnostic::error("arg.idle", "`offload` changes nothing here").label(at, why).help(help)]
+    };
+    let layers = model.shape.layers;
+    if model::waiting(layers) == 0 {
+        let why = format!("a card holds two blocks anyway, and the model has {layers}");
+        return Err(idle(why, "leave `offload` out"));
+    }
+    if world.target.gpu {
+        return Ok(true);
+    }
+    if world.plan.budgets.iter().any(|budget| budget.device.gpu.is_some()) {
+        world.remark("on a processor activations lie in RAM already: `offload` is for the card");
+        return Ok(false);
+    }
+    let why = "activations lie in RAM already: there is no card".to_owned();
+    Err(idle(why, "`recompute` instead, which keeps block inputs only; or a `budget` line with a card"))
 }
 
 /// The rows that training sees, and those it is scored on.
@@ -152,6 +179,7 @@ fn settings(step: &Step) -> Result<(Settings, Length, Every), Refusal> {
         clip: (!args.is_none("clip")).then(|| args.float("clip")),
         seed: seed(step),
         recompute: args.flag("recompute"),
+        offload: false,
         free_logits: args.flag("free_logits"),
         fused_step: args.get("fused_step").is_some() && args.flag("fused_step"),
         eval_every: None,

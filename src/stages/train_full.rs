@@ -15,6 +15,14 @@ impl Stage for TrainFull {
 
     fn lower(&self, step: &Step, world: &mut World<'_>) -> Result<Lowered, Refusal> {
         let model = world.model(step)?;
+        if let Some(span) = model.mapped_by {
+            return Err(vec![
+                Diagnostic::error("train.mapped", "`train full` changes weights, and these lie in the model's files")
+                    .label(span, "leaves them there")
+                    .label(step.name_span, "trains every one of them")
+                    .help("leave `mapped` out of `load model`"),
+            ]);
+        }
         if !world.target.gpu && model.form.weights != Held::Float(Float::F32) {
             return Err(vec![
                 Diagnostic::error("train.narrow", "full training on the processor needs weights in f32")

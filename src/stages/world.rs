@@ -9,7 +9,7 @@ use super::load_data::tokenising;
 use super::target::Target;
 use crate::data::Settings;
 use crate::memory::{Holding, Kept, Phase};
-use crate::model::{Form, LoraSettings, Shape};
+use crate::model::{Form, LoraSettings, Mapping, Shape};
 use crate::plan::{Plan, Step, ValueId};
 use crate::store::{self, OutputKind, StoredType};
 use crate::text::{Diagnostic, Fault, Span};
@@ -35,6 +35,10 @@ pub struct ModelDesc {
     pub template: Option<String>,
     /// How the weights are, or will be, held.
     pub form: Form,
+    /// Which weights are used where they lie.
+    pub mapping: Arc<Mapping>,
+    /// What asked for that, where something did.
+    pub mapped_by: Option<Span>,
     /// False while the weights are still in their files, to be read by the stage that takes the model.
     pub resident: bool,
     pub adapter: Option<LoraSettings>,

@@ -30,6 +30,19 @@ const AHEAD: u64 = 64 << 20;
 /// The largest block of any type, in elements.
 const LARGEST_BLOCK: usize = 256;
 
+/// A part of a file, mapped to be read for as long as this lives: pages of the system's cache, not of the heap.
+///
+/// Whoever cuts the file short meanwhile ends this process (SIGBUS) at its next look at what is gone. The writers of this
+/// room never do: they make a new file and rename it, and what is mapped stays the old one, whole.
+#[derive(Debug)]
+pub struct Mapped(memmap2::Mmap);
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 /// An open file that is read by position, from any thread.
 #[derive(Debug)]
 pub(super) struct DiskFile {
@@ -122,16 +135,22 @@ impl DiskFile {
         let _ = (at, len);
     }
 
-    /// Maps a window of the file for as long as it is looked at, so that a large read copies nothing. None where the
-    /// file system cannot map: the caller then reads by position.
+    /// `len` bytes from `offset` on, to be used where they lie. None where the file system cannot map.
+    pub fn lend(&self, offset: u64, len: usize) -> Result<Option<Mapped>> {
+        self.announce(offset, len);
+        Ok(self.map(offset, len)?.map(Mapped))
+    }
+
+    /// Maps a window of the file, so that a large read copies nothing. None where the file system cannot map: the caller
+    /// then reads by position.
     fn map(&self, offset: u64, len: usize) -> Result<Option<memmap2::Mmap>> {
         let now = self.file.metadata().map_err(|e| Fault::io("read", &self.path, &e))?.len();
         if offset.checked_add(len as u64).is_none_or(|end| end > now) {
             return Err(self.changed());
         }
-        // SAFETY: the map is read-only and lives for one read. Another process that changes the file meanwhile can
-        // change values (any bit pattern is a number here), or, by cutting it short within that time, end this process;
-        // the length was checked a moment ago.
+        // SAFETY: the map is read-only, and lives for one read, or for as long as a pipeline asks with `mapped`. Another
+        // process that changes the file meanwhile can change values (any bit pattern is a number here), or, by cutting it
+        // short, end this process; the length was checked a moment ago. Nothing here ever changes a file in place.
         let map = unsafe { memmap2::MmapOptions::new().offset(offset).len(len).map(&self.file) };
         Ok(map.ok())
     }

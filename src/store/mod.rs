@@ -2,8 +2,9 @@
 //! written atomically; plain slices go in and out, and no kernel, model or stage is known here.
 //!
 //! Reads of a million values and more map the window they read and let it go; smaller ones, and those of a file system
-//! that cannot map, go by position. No map outlives its read, so a model's pages never count as the process's own
-//! memory for long, and a file that is cut short between two reads is an error message. Windows of reads by position lie
+//! that cannot map, go by position. No such map outlives its read, so a model's pages never count as the process's own
+//! memory for long, and a file that is cut short between two reads is an error message. Tensors that a pipeline wants to
+//! use where they lie are [`Mapped`] one by one, each for as long as it is used. Windows of reads by position lie
 //! on the stack of the reading thread ([`WINDOW`] bytes each), so reading allocates nothing.
 
 mod atomic;
@@ -20,7 +21,7 @@ mod writer;
 
 pub use atomic::{AtomicFile, AtomicFolder, OutputKind, WRITE_BUFFER, check_output, resolved, write};
 pub use cache::{Cache, HASH_BUFFER, Sum, sum_of};
-pub use disk::WINDOW;
+pub use disk::{Mapped, WINDOW};
 pub use glob::{expand, is_pattern};
 pub use near::near_path;
 pub use source::{CARRIED, HfTokenizer, ModelSource, TensorEntry, TokenizerSource};

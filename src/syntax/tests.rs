@@ -116,6 +116,6 @@ fn the_catalogue_reads_without_a_word() {
     }
     let (items, _) = read(include_str!("../../stdlib/stages.tp"));
     let Some(Item::Decl(load)) = items.get(1) else { panic!("no declaration") };
-    assert_eq!(load.members.len(), 10);
+    assert_eq!(load.members.len(), 11);
     assert!(load.doc.as_deref().is_some_and(|doc| doc.starts_with("A model from")));
 }

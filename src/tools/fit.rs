@@ -24,7 +24,8 @@ pub fn fit(plan: &Plan, targets: &[Target], facts: &Facts) -> Fit {
         Some(now) if fits(&now) => return Fit::Already,
         now => now.unwrap_or_default(),
     };
-    for change in candidates(plan) {
+    let works = |change: &Change| profiles(&changed(plan, change), targets, facts).is_some();
+    for change in candidates(plan, &works) {
         let Some(after) = profiles(&changed(plan, &change), targets, facts) else { continue };
         if fits(&after) {
             return leaner(plan, targets, facts, change, after, &fits);

@@ -7,10 +7,15 @@ use crate::memory::{PerPlace, Place};
 
 fn places(bytes: PerPlace) -> Value {
     let mut map = Map::new();
-    for place in Place::ALL {
+    for place in said(bytes) {
         map.insert(place.key().into(), bytes[place].into());
     }
     Value::Object(map)
+}
+
+/// Every place that a budget can have, and mapped files where there are some.
+fn said(bytes: PerPlace) -> impl Iterator<Item = Place> {
+    Place::ALL.into_iter().filter(move |place| *place != Place::Mapped || bytes[*place] > 0)
 }
 
 /// One target of `plan --json`.
@@ -18,7 +23,7 @@ pub fn target_json(plan: &TargetPlan) -> Value {
     let total = plan.profile.peak();
     let mut limits = Map::new();
     let mut peak = Map::new();
-    for place in Place::ALL {
+    for place in said(total) {
         if let Some(limit) = plan.limits.get(place) {
             limits.insert(place.key().into(), limit.into());
         }

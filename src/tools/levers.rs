@@ -1,8 +1,13 @@
 //! What can be changed in a pipeline to make it smaller, in the order of what it costs.
 //!
-//! First switches that keep every bit and no time, then those that keep every bit and take time, then a smaller batch
-//! at an equal number of tokens a step, then what changes what is learnt: moments in 8 bits, shorter rows, a narrower
-//! adapter.
+//! First switches that keep every bit and take no time, then `mapped`, which takes none while the files stay in the
+//! system's cache; then those that keep every bit and take time, then a smaller batch at an equal number of tokens a step,
+//! then what changes what is learnt: moments in 8 bits, shorter rows, a narrower adapter.
+//!
+//! `recompute` comes before `offload`. It costs one more forward pass on any machine. Offloading costs what of two
+//! transfers of the saved activations does not hide behind the computing, which hangs on the card's bus: of a Llama block
+//! about `hidden` operations are made for each byte that is moved, so that 16 GB/s keep up with 65 TFLOP/s at a width of
+//! 4096, and with 9 at 576. And it takes RAM, which a cheap machine has little of.
 
 use crate::plan::{Plan, Step, Val};
 use crate::text::Span;
@@ -109,23 +114,34 @@ pub fn in_words(plan: &Plan, change: &Change) -> String {
     parts.join(" and ")
 }
 
-/// Every change worth planning, the cheapest first.
-pub fn candidates(plan: &Plan) -> Vec<Change> {
+/// Every change worth planning, the cheapest first. `works` says whether a plan with a change can be made at all: not
+/// every file can be mapped, and a processor has nowhere to offload to.
+pub fn candidates(plan: &Plan, works: &dyn Fn(&Change) -> bool) -> Vec<Change> {
+    let working = |change: Change| change.into_iter().filter(|lever| works(&vec![lever.clone()])).collect::<Change>();
     let free = [switches(plan, "low_ram"), switches(plan, "free_logits")];
-    let slow = switches(plan, "recompute");
-    let mut list = vec![free[0].clone(), free[1].clone(), free.concat(), [free.concat(), slow.clone()].concat()];
-    // Alone, without the switches that it may not need.
-    list.insert(3, slow.clone());
+    let (mapped, recompute) = (working(switches(plan, "mapped")), switches(plan, "recompute"));
+    let offload = working(trains(plan).filter_map(|(at, step)| offloaded(plan, at, step)).collect());
+    let mut list = vec![free[0].clone(), free[1].clone(), free.concat()];
+    // Each alone too, without the switches that it may not need.
+    for slow in [mapped.clone(), recompute.clone(), offload.clone(), [recompute.clone(), offload.clone()].concat()] {
+        list.extend([slow.clone(), [free.concat(), slow].concat()]);
+    }
+    let free = [free.concat(), mapped];
+    let slow = recompute;
+    list.push([free.concat(), slow.clone()].concat());
+    list.push([free.concat(), slow.clone(), offload.clone()].concat());
     let largest = trains(plan).map(|(_, step)| step.args.count("batch")).max().unwrap_or(1);
     let mut smallest = Change::new();
     for cut in powers_to(largest) {
         let smaller: Change = trains(plan).flat_map(|(at, step)| smaller_batch(plan, at, step, cut)).collect();
         list.push([free.concat(), smaller.clone()].concat());
         list.push([free.concat(), slow.clone(), smaller.clone()].concat());
+        list.push([free.concat(), slow.clone(), offload.clone(), smaller.clone()].concat());
         smallest = smaller;
     }
     let eight: Change = trains(plan).filter_map(|(at, step)| eight_bit(plan, at, step)).collect();
     list.push([free.concat(), slow.clone(), smallest.clone(), eight.clone()].concat());
+    let slow = [slow, offload].concat();
     let base = [free.concat(), slow, smallest, eight].concat();
     for cut in [2, 4, 8, 16] {
         let shorter: Change = shorter_rows(plan, cut);
@@ -133,7 +149,13 @@ pub fn candidates(plan: &Plan) -> Vec<Change> {
         list.push([base.clone(), shorter.clone()].concat());
         list.push([base.clone(), shorter, narrower].concat());
     }
-    list.retain(|change| !change.is_empty() && edits(plan, change).is_some());
+    let mut seen = Vec::new();
+    list.retain(|change| {
+        let words: Vec<(usize, String)> = change.iter().map(|lever| (lever.step, lever.written.clone())).collect();
+        let new = !change.is_empty() && !seen.contains(&words);
+        seen.push(words);
+        new && edits(plan, change).is_some()
+    });
     list
 }
 
@@ -149,6 +171,13 @@ fn reaches(plan: &Plan, step: &Step, argument: &str) -> bool {
 /// Steps that train.
 fn trains(plan: &Plan) -> impl Iterator<Item = (usize, &Step)> {
     plan.steps.iter().enumerate().filter(|(_, step)| step.args.get("recompute").is_some())
+}
+
+/// Saved activations in RAM.
+fn offloaded(plan: &Plan, at: usize, step: &Step) -> Option<Lever> {
+    let off = *step.args.val("offload") == Val::None && reaches(plan, step, "offload");
+    let val = Val::Symbol("activations".into());
+    off.then(|| Lever { step: at, argument: "offload", val, written: "offload=activations".into() })
 }
 
 /// Moments in 8 bits.

@@ -88,6 +88,7 @@ fn place_words(place: Place) -> &'static str {
     match place {
         Place::Gpu => "GPU memory",
         Place::Ram => "RAM",
+        Place::Mapped => "mapped files",
         Place::Disk => "disk",
     }
 }

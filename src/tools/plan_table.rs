@@ -74,6 +74,7 @@ pub fn plan_table(plan: &TargetPlan) -> String {
         let mut limits = vec![format!("budget {}", plan.label), String::new()];
         limits.extend(places.iter().map(|place| match plan.limits.get(*place) {
             Some(limit) => Bytes(limit).to_string(),
+            None if *place == Place::Mapped => bytes_or_dash(0),
             None => "not judged".to_owned(),
         }));
         limits.push(if plan.fits() { "fits".into() } else { "does not fit".into() });

@@ -64,7 +64,7 @@ pub struct Specimen {
     pub effects: Vec<Effect>,
 }
 
-/// Plans the stage with its defaults, then with each flag turned and each count doubled. Empty where it cannot be
+/// Plans the stage with its defaults, then with each flag turned, each count doubled and each choice that is off made. Empty where it cannot be
 /// planned without files.
 pub fn specimen(stage: &StageDecl) -> Specimen {
     let Some(statement) = stage.examples.first() else { return Specimen::default() };
@@ -131,6 +131,10 @@ fn changes(stage: &StageDecl, plan: &Plan) -> Vec<(String, Val, String)> {
                     let twice = n.checked_mul(2)?;
                     Some((name.clone(), Val::Int(twice), format!("{name}={twice}")))
                 }
+                Val::None => {
+                    let symbol = arg.kind.symbols().next()?.to_owned();
+                    Some((name.clone(), Val::Symbol(symbol.clone()), format!("{name}={symbol}")))
+                }
                 _ => None,
             }
         })
@@ -168,6 +172,9 @@ mod tests {
             let bytes = effect(saves).unwrap_or_default();
             assert!(bytes.iter().any(|(place, bytes)| *place == Place::Gpu && *bytes < 0), "{saves}: {bytes:?}");
         }
+        let offload = effect("offload").unwrap_or_default();
+        let by = |of| offload.iter().find(|(place, _)| *place == of).map_or(0, |(_, bytes)| *bytes);
+        assert!(by(Place::Gpu) < 0 && by(Place::Ram) > 0, "{offload:?}");
         let batch = effect("batch").unwrap_or_default();
         assert!(batch.iter().any(|(place, bytes)| *place == Place::Gpu && *bytes > 0), "{batch:?}");
         assert!(effect("lr").is_none() && effect("epochs").is_none());

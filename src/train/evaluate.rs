@@ -2,7 +2,9 @@
 
 use super::window::Micro;
 use crate::kernels::Pool;
-use crate::model::{Extent, Form, Keep, Laid, LoraSettings, Model, Need, Pass, Planned, Shape, forward, score, specs};
+use crate::model::{
+    Extent, Form, Keep, Laid, LoraSettings, Model, Need, Pass, Planned, Shape, forward_only, score, specs,
+};
 use crate::text::{Fault, Result};
 
 /// How well a model foretells held-out rows.
@@ -21,7 +23,7 @@ pub struct Evaluator {
 }
 
 fn need(lora: Option<&LoraSettings>, extent: Extent, threads: usize) -> Need<'_> {
-    Need { keep: Keep::Nothing, extent, lora, keep_logits: false, threads }
+    Need { keep: Keep::Nothing, offload: false, extent, lora, keep_logits: false, threads }
 }
 
 /// What an [`Evaluator`] takes, by holding.
@@ -61,7 +63,7 @@ pub(crate) fn evaluate_in(
         if batch.counted() == 0 {
             continue;
         }
-        forward(model, pass, &batch, None)?;
+        forward_only(model, pass, &batch)?;
         sum += score(model, pass, &batch, None)?;
         counted += batch.counted() as u64;
     }

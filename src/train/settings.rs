@@ -56,6 +56,9 @@ pub struct Settings {
     pub seed: u64,
     /// Keep block inputs only and make the rest again in the backward pass.
     pub recompute: bool,
+    /// Let saved activations wait in RAM, but for the blocks at work. Where all memory is RAM it moves them all the same,
+    /// which saves nothing: stages ask for it on a card alone.
+    pub offload: bool,
     /// Never hold the logits of more than a window of tokens.
     pub free_logits: bool,
     /// Full training alone: update each block in the backward pass, so that one block's gradients exist at a time.
@@ -80,6 +83,7 @@ impl Default for Settings {
             clip: Some(1.0),
             seed: 0,
             recompute: false,
+            offload: false,
             free_logits: false,
             fused_step: false,
             eval_every: None,

@@ -8,8 +8,8 @@ use super::settings::{Optim, Settings};
 use super::window::{Micro, Window};
 use crate::kernels::{self, AdamW, Buf, Key, Pool, ViewMut, sum_squares};
 use crate::model::{
-    Adapter, Extent, Float, Form, FullGradients, Gradients, Keep, Laid, LoraSettings, Make, Model, Need, Pass, Planned,
-    Proj, Shape, Weight, backward, backward_fused, forward, plan, score, score_backward, specs, take,
+    Adapter, Extent, Float, Form, FullGradients, Gradients, Keep, Laid, LoraSettings, Make, Model, Need, OFFLOADED,
+    Pass, Planned, Proj, Shape, Weight, backward, backward_fused, forward, plan, score, score_backward, specs, take,
 };
 use crate::text::{Fault, Result};
 
@@ -76,6 +76,7 @@ pub struct Trainer {
 fn need<'a>(trainable: &'a Trainable, settings: &Settings, extent: Extent, threads: usize) -> Need<'a> {
     Need {
         keep: if settings.recompute { Keep::Inputs } else { Keep::All },
+        offload: settings.offload,
         extent,
         lora: trainable.lora(),
         keep_logits: !settings.free_logits,
@@ -139,7 +140,7 @@ pub fn grows_with(holding: &str) -> &'static str {
         "weights" | "embeddings" | "norms" => "the model",
         "adapter" => "rank, targets",
         "gradients" | "moments" => "what is trained",
-        "saved activations" => "batch, max_len, layers",
+        "saved activations" | OFFLOADED => "batch, max_len, layers",
         "activations" | "block activations" | "block scratch" | "activation gradients" => "batch, max_len",
         "counted rows" => "batch, max_len, what counts",
         "logits" => "batch, max_len, vocabulary",
@@ -395,6 +396,13 @@ fn ready(model: &mut Model, trainable: &Trainable, pool: &dyn Pool) -> Result<()
                     "full training of a model with an adapter would leave the adapter out",
                 )
                 .help("save merged first, and train what was saved"));
+            }
+            if model.tensors.iter().any(|weight| matches!(weight, Weight::Mapped(_))) {
+                return Err(Fault::new(
+                    "train.mapped",
+                    "full training changes weights, and these lie in the model's files",
+                )
+                .help("leave `mapped` out of `load model`"));
             }
             if model.form != Form::dense(Float::F32) {
                 return Err(Fault::new(

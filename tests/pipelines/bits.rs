@@ -3,7 +3,7 @@
 use super::*;
 
 /// All that a run leaves but what the clock decides.
-fn leaves(desk: &Desk, name: &str, threads: usize, text: &str) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn leaves(desk: &Desk, name: &str, threads: usize, text: &str) -> BTreeMap<String, Vec<u8>> {
     desk.run_on(Some(threads), name, &text.replace("OUT", &format!("out/{name}")));
     let mut found = desk.files(&format!("out/{name}"));
     let metrics = fs::read(desk.path(&format!("runs/{name}/metrics.jsonl"))).expect("metrics");
@@ -114,7 +114,7 @@ fn logits_in_several_windows() {
 }
 
 /// One narrow layer under many tokens; every value from its place.
-fn wide_model(folder: &Path, vocab: usize) {
+pub(super) fn wide_model(folder: &Path, vocab: usize) {
     let config = format!(
         r#"{{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8, "intermediate_size": 16,
         "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": {vocab},

@@ -33,9 +33,16 @@ fn every_stage_is_measured_within_its_plan() {
                   load data \"rows.jsonl\" format=completion take=5rows\nmix\ntrain lora epochs=3 batch=4\nsave adapter"
         ),
     );
+    desk.run(
+        "mapped",
+        &format!(
+            "load model \"model\" dtype=bf16 mapped\n{data}eval\nquantize nf4\ntrain lora steps=2 batch=4 free_logits\n\
+             sample prompt=\"Q: \" max_new=4\nsave merged \"out/mapped\" low_ram"
+        ),
+    );
     let mut seen = BTreeSet::new();
     let mut tokenised = 0;
-    for run in ["full", "lora", "again", "mixed"] {
+    for run in ["full", "lora", "again", "mixed", "mapped"] {
         let rows: Vec<Value> =
             serde_json::from_slice(&fs::read(desk.path(&format!("runs/{run}/memory.json"))).expect("memory"))
                 .expect("JSON");
@@ -53,7 +60,7 @@ fn every_stage_is_measured_within_its_plan() {
             seen.insert(row["stage"].as_str().expect("a name").to_owned());
         }
     }
-    assert_eq!(tokenised, 6, "a phase for each set that was read");
+    assert_eq!(tokenised, 7, "a phase for each set that was read");
     for stage in STAGES.iter().map(|stage| stage.name()).filter(|name| !HOLD_NOTHING.contains(name)) {
         assert!(seen.contains(stage), "`{stage}` has no row; there are {seen:?}");
     }

@@ -15,7 +15,7 @@ fn engine(model: &Model, rows: &Rows, keep: Keep, keep_logits: bool) -> Learnt {
 fn dropping(model: &Model, rows: &Rows, keep: Keep, keep_logits: bool, key: Option<Key>) -> Learnt {
     let batch = Laid::scored(&rows.batch(), &model.shape).expect("a batch");
     let lora = model.adapter.as_ref().map(|adapter| &adapter.settings);
-    let need = Need { keep, extent: batch.extent(), lora, keep_logits, threads: 2 };
+    let need = Need { keep, offload: false, extent: batch.extent(), lora, keep_logits, threads: 2 };
     let mut pass = Pass::take(&model.shape, model.form, &need, &Heap).expect("buffers");
     let mut grads = match lora {
         Some(lora) => {
@@ -186,7 +186,14 @@ fn neighbours_do_not_see_each_other() {
     let model = lively(&shape, Form::dense(Float::F32));
     let losses = |rows: &Rows| {
         let batch = Laid::scored(&rows.batch(), &shape).expect("a batch");
-        let need = Need { keep: Keep::Nothing, extent: batch.extent(), lora: None, keep_logits: false, threads: 2 };
+        let need = Need {
+            keep: Keep::Nothing,
+            offload: false,
+            extent: batch.extent(),
+            lora: None,
+            keep_logits: false,
+            threads: 2,
+        };
         let mut pass = Pass::take(&shape, model.form, &need, &Heap).expect("buffers");
         forward(&model, &mut pass, &batch, None).expect("a pass");
         score(&model, &mut pass, &batch, None).expect("a loss");

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::*;
-use crate::kernels::{Buf, Pool, Spec};
+use crate::kernels::{Buf, Lent, Pool, Spec};
 
 /// Plain memory that remembers what was taken.
 #[derive(Default)]
@@ -13,6 +13,11 @@ impl Pool for Recorder {
     fn take(&self, holding: &str, spec: Spec) -> Result<Buf> {
         self.0.borrow_mut().push((holding.to_owned(), spec.clone()));
         Heap.take(holding, spec)
+    }
+
+    fn count(&self, holding: &str, lent: Lent) -> Result<Lent> {
+        self.0.borrow_mut().push((holding.to_owned(), lent.spec().clone()));
+        Ok(lent)
     }
 }
 
@@ -43,7 +48,7 @@ fn forms() -> Vec<Form> {
     ]
 }
 
-fn values(model: &Model) -> Vec<Vec<f32>> {
+pub(super) fn values(model: &Model) -> Vec<Vec<f32>> {
     let value = |(tensor, weight): (Tensor, &Weight)| {
         let len = tensor.shape.iter().product();
         let mut buf = Heap.take("", Spec::f32(&[len])).expect("memory");
@@ -70,7 +75,9 @@ fn a_model_takes_what_was_planned() {
                 };
                 *scales = pool.0.borrow().iter().filter_map(of).max().expect("scales");
             }
-            let (held, beside) = (holdings(&shape, form).expect("a plan"), reading(&shape, form).expect("a plan"));
+            let none = Mapping::default();
+            let held = holdings(&shape, form, &none).expect("a plan");
+            let beside = reading(&shape, form, &none).expect("a plan");
             assert_eq!(taken, totals(held.iter().chain(&beside).map(|(holding, spec)| (*holding, spec))), "{form:?}");
         }
     }

@@ -3,6 +3,7 @@
 mod gradients;
 mod held;
 mod infer;
+mod mapping;
 mod merge;
 mod oracle;
 mod shapes;

@@ -15,7 +15,7 @@ use serde_json::Value;
 pub(super) use order::layer_order;
 
 use super::StoredType;
-use super::disk::DiskFile;
+use super::disk::{DiskFile, Mapped};
 use super::gguf::GgufVocab;
 use super::near::{near_names, near_path};
 use super::types::elements;
@@ -225,6 +225,37 @@ impl ModelSource {
             }
             _ => Err(self.out_of_range(tensor)),
         }
+    }
+
+    /// Whether the values of a tensor lie in its file as this machine computes with them: of this very type, in order,
+    /// aligned, the lowest byte first. Then [`Self::map_tensor`] gives them.
+    pub fn lies_as(&self, name: &str, dtype: StoredType) -> bool {
+        let Some(tensor) = self.get(name) else { return false };
+        let (elements, size) = dtype.block();
+        // A map begins at a page, so what is aligned in the file is aligned in memory.
+        let aligned = elements == 1 && tensor.offset.is_multiple_of(size as u64);
+        cfg!(target_endian = "little") && tensor.dtype == dtype && tensor.head_rows.is_none() && aligned
+    }
+
+    /// All values of a tensor where they lie; none unless [`Self::lies_as`] says so.
+    ///
+    /// Errors: `model.missing_tensor`; `file.changed` where the file has become shorter; `file.no_map` where its file
+    /// system cannot map.
+    pub fn map_tensor(&self, name: &str, dtype: StoredType) -> Result<Option<Mapped>> {
+        let tensor = self.require(name)?;
+        if !self.lies_as(name, dtype) {
+            return Ok(None);
+        }
+        let (Some(file), Ok(len)) = (self.files.get(tensor.file), usize::try_from(tensor.bytes)) else {
+            return Err(self.out_of_range(tensor));
+        };
+        let mapped = file.lend(tensor.offset, len)?.ok_or_else(|| {
+            Fault::new("file.no_map", format!("`{}` cannot be mapped", file.path().display()))
+                .at(file.path())
+                .note("its file system, or a limit on this process, does not allow it")
+                .help("leave `mapped` out, or copy the model to a local disk")
+        })?;
+        Ok(Some(mapped))
     }
 
     fn out_of_range(&self, tensor: &TensorEntry) -> Fault {

@@ -11,8 +11,12 @@ use crate::store::{AtomicFile, TensorInfo};
 
 /// A weight file of zero-dimensional meaning: names and shapes, values counting up from `from`.
 fn weights(path: &Path, tensors: &[(&str, &[usize], StoredType)], from: f32) {
+    fill(AtomicFile::create(path, true).unwrap(), tensors, from);
+}
+
+fn fill(file: AtomicFile, tensors: &[(&str, &[usize], StoredType)], from: f32) {
     let list: Vec<TensorInfo> = tensors.iter().map(|(n, s, d)| TensorInfo::new(*n, s, *d)).collect();
-    let mut writer = SafetensorsWriter::create(AtomicFile::create(path, true).unwrap(), &list, &[]).unwrap();
+    let mut writer = SafetensorsWriter::create(file, &list, &[]).unwrap();
     for info in &list {
         let values: Vec<f32> = (0..info.elements().unwrap()).map(|i| from + i as f32).collect();
         writer
@@ -90,6 +94,56 @@ fn a_folder_is_read_in_layer_order() {
     let carried: Vec<_> = model.carried_files().iter().map(|p| p.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(carried, ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"]);
     assert_eq!(model.inputs().len(), 5);
+}
+
+#[test]
+fn tensors_are_lent_where_they_lie_as_they_are_computed_with() {
+    let (_dir, path) = folder();
+    let file = path.join("model.safetensors");
+    weights(&file, &[NORM, HEAD], 1.0);
+    let model = ModelSource::open(&path).unwrap();
+    assert!(model.lies_as("lm_head.weight", StoredType::BF16) && model.lies_as("model.norm.weight", StoredType::F32));
+    for (name, other) in [("lm_head.weight", StoredType::F32), ("model.norm.weight", StoredType::F16)] {
+        assert!(!model.lies_as(name, other) && model.map_tensor(name, other).unwrap().is_none());
+    }
+    assert!(!model.lies_as("lm_head.bias", StoredType::BF16));
+    assert_eq!(model.map_tensor("lm_head.bias", StoredType::F32).unwrap_err().code, "model.missing_tensor");
+    let norm = model.map_tensor("model.norm.weight", StoredType::F32).unwrap().unwrap();
+    let values = [1.0f32, 2.0, 3.0, 4.0].map(f32::to_le_bytes).concat();
+    assert_eq!(norm.as_ref(), values);
+    assert_eq!(norm.as_ref().as_ptr().align_offset(4), 0);
+
+    // A save over the folder makes new files: what is mapped is the old one, to the end.
+    let written = crate::store::AtomicFolder::create(&path, true).unwrap();
+    fill(written.file("model.safetensors").unwrap(), &[NORM, HEAD], 50.0);
+    written.text("config.json", br#"{"model_type": "llama"}"#).unwrap();
+    written.commit().unwrap();
+    assert_eq!(norm.as_ref(), values);
+    let anew = ModelSource::open(&path).unwrap();
+    assert_eq!(
+        anew.map_tensor("model.norm.weight", StoredType::F32).unwrap().unwrap().as_ref()[..4],
+        50f32.to_le_bytes()
+    );
+
+    // Cut short after it was opened: an error before anything is mapped.
+    let cut = fs::metadata(&file).unwrap().len() - 1;
+    fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(cut).unwrap();
+    let last = anew.tensors().iter().max_by_key(|t| t.offset).unwrap();
+    assert_eq!(anew.map_tensor(&last.name, last.dtype).unwrap_err().code, "file.changed");
+}
+
+#[test]
+fn what_lies_between_two_values_is_not_lent() {
+    let (_dir, path) = folder();
+    let header = r#"{"model.norm.weight":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
+    for (pad, aligned) in [(0, false), (1, false), (2, true), (4, false)] {
+        let header = format!("{header}{}", " ".repeat(pad));
+        let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 8]].concat();
+        fs::write(path.join("model.safetensors"), bytes).unwrap();
+        let model = ModelSource::open(&path).unwrap();
+        assert_eq!(model.lies_as("model.norm.weight", StoredType::F32), aligned, "{}", header.len() % 4);
+        assert_eq!(model.map_tensor("model.norm.weight", StoredType::F32).unwrap().is_some(), aligned);
+    }
 }
 
 #[test]

@@ -33,6 +33,40 @@ fn switches_and_threads_do_not_show() {
     }
 }
 
+/// Deep enough that blocks wait, with more of them than rooms to take turns in.
+fn deep(shape: Shape) -> Shape {
+    Shape { layers: 7, ..shape }
+}
+
+#[test]
+fn where_activations_wait_does_not_show() {
+    for kind in [Kind::Lora, Kind::Qlora, Kind::Full] {
+        for shape in [tied(), biased(), deep(tied()), deep(biased())] {
+            let data = ragged(shape.vocab);
+            let dropout = if kind == Kind::Full { 0.0 } else { 0.2 };
+            let go = |offload, recompute, free_logits| {
+                let settings = Settings { offload, recompute, free_logits, ..settings() };
+                let mut trainer = trainer(kind, &shape, dropout, settings, &data);
+                // Scoring between steps uses the same rooms, and must leave nothing behind that is learnt from.
+                let mut reports = Vec::new();
+                for step in 0..data.total_steps() {
+                    let window = data.window(step).expect("a window");
+                    let micro = window.micros[0].clone();
+                    reports.push(trainer.step(&window).expect("a step"));
+                    let eval = trainer.evaluate(&mut std::iter::once(Ok(micro))).expect("a score");
+                    assert!(eval.loss.is_finite());
+                }
+                (reports, state(&trainer))
+            };
+            let first = on_threads(1, || go(false, false, false));
+            for (threads, recompute, free_logits) in [(1, false, false), (3, true, false), (2, false, true)] {
+                let again = on_threads(threads, || go(true, recompute, free_logits));
+                assert!(first == again, "{kind:?}, {} layers, recompute {recompute}", shape.layers);
+            }
+        }
+    }
+}
+
 /// Wide enough that products and reductions are really split over threads.
 #[test]
 fn threads_do_not_show_on_larger_models() {
@@ -91,9 +125,11 @@ fn updating_in_the_backward_pass_changes_no_bit() {
             (run(&mut trainer, &data), state(&trainer))
         };
         let whole = go(plain.clone());
-        for (recompute, free_logits) in [(false, false), (true, true)] {
-            let fused = go(Settings { fused_step: true, recompute, free_logits, ..plain.clone() });
-            assert!(fused == whole, "{recompute}");
+        for (recompute, free_logits, offload) in
+            [(false, false, false), (true, true, false), (false, false, true), (true, false, true)]
+        {
+            let fused = go(Settings { fused_step: true, recompute, free_logits, offload, ..plain.clone() });
+            assert!(fused == whole, "{recompute} {offload}");
         }
     }
 }

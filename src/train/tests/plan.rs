@@ -10,8 +10,10 @@ fn a_trainer_takes_what_was_planned() {
         [dense, Form::dense(Float::Bf16), dense.quantised(64, true), Form::dense(Float::F16).quantised(64, false)];
     for shape in [tied(), biased()] {
         let data = ragged(shape.vocab);
-        for (recompute, free_logits) in [(false, false), (true, true), (true, false)] {
-            let settings = Settings { recompute, free_logits, ..settings() };
+        for (recompute, free_logits, offload) in
+            [(false, false, false), (true, true, false), (true, false, true), (false, true, true)]
+        {
+            let settings = Settings { recompute, free_logits, offload, ..settings() };
             let fresh = |dropout, targets: &[Proj]| Trainable::NewLora(LoraSettings { dropout, ..lora(targets) });
             let mut cases = vec![(dense, Trainable::Full)];
             cases.extend(forms.map(|form| (form, fresh(0.0, &Proj::ALL))));
@@ -62,4 +64,30 @@ fn switches_free_what_they_promise() {
     assert_eq!(all["logits"], 2048 * 50000 * 4);
     assert!(few["logits"] <= (256 + 127) * 50000 * 4);
     assert!(few["saved activations"] + few["block activations"] < all["saved activations"] / 4);
+}
+
+/// What leaves the card is what is found in RAM, but for the blocks at hand and the inputs' third room.
+#[test]
+fn offloading_moves_what_it_frees() {
+    let shape = Shape { layers: 20, ..tied() };
+    let extent = Extent { tokens: 2048, counted: 2048, longest: 64 };
+    let sizes = |offload, recompute| {
+        let settings = Settings { offload, recompute, ..settings() };
+        let plan = planned(&shape, Form::dense(Float::F32), &Trainable::Full, &settings, extent, 2).expect("a plan");
+        totals(plan.iter().map(|(holding, spec)| (*holding, spec)))
+    };
+    let input = 2048 * 4 * shape.hidden as u64;
+    for recompute in [false, true] {
+        let (near, away) = (sizes(false, recompute), sizes(true, recompute));
+        assert!(!near.contains_key(OFFLOADED));
+        let saved = |sizes: &std::collections::BTreeMap<String, u64>| sizes["saved activations"];
+        assert_eq!(saved(&near), saved(&away) + away[OFFLOADED], "recompute {recompute}");
+        let block = (saved(&near) - 21 * input) / 20;
+        assert_eq!(saved(&away), 3 * input + 2 * block);
+        let rest = |mut sizes: std::collections::BTreeMap<String, u64>| {
+            sizes.retain(|name, _| name != "saved activations" && name != OFFLOADED);
+            sizes
+        };
+        assert_eq!(rest(near), rest(away));
+    }
 }
