@@ -34,8 +34,8 @@ impl Model {
         shape.validate()?;
         let mut window = take_window(reading_elements(shape, form), pool)?;
         let mut tensors = Vec::new();
-        for tensor in shape.tensors() {
-            tensors.push(read_tensor(&tensor, source, form, pool, &mut window, progress)?);
+        for tensor in shape.tensors().iter() {
+            tensors.push(read_tensor(tensor, source, form, pool, &mut window, progress)?);
         }
         Ok(Model { shape: shape.clone(), form, tensors, adapter: None })
     }
@@ -106,7 +106,8 @@ impl Model {
     pub(crate) fn find(&self, name: &str) -> Result<(usize, Tensor)> {
         self.shape
             .tensors()
-            .into_iter()
+            .iter()
+            .cloned()
             .enumerate()
             .find(|(_, tensor)| tensor.name == name)
             .ok_or_else(|| Fault::new("model.missing_tensor", format!("a model of this shape has no tensor `{name}`")))
@@ -129,8 +130,8 @@ fn tensor_specs(tensor: &Tensor, form: Form) -> Result<(&'static str, Vec<Spec>)
 /// (norms and biases).
 pub fn holdings(shape: &Shape, form: Form) -> Result<Planned> {
     let mut list = Vec::new();
-    for tensor in shape.tensors() {
-        let (holding, specs) = tensor_specs(&tensor, form)?;
+    for tensor in shape.tensors().iter() {
+        let (holding, specs) = tensor_specs(tensor, form)?;
         list.extend(specs.into_iter().map(|spec| (holding, spec)));
     }
     Ok(list)
