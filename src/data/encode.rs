@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::apart::Apart;
 use super::draft::draft;
 use super::{ChatTemplate, Content, Format, Long, Origin, Row, Rows, Settings, TokenSet, Tokenizer};
 use crate::text::{Fault, Result};
@@ -30,9 +31,10 @@ pub fn encode(
     let mut long: Option<(Origin, usize)> = None;
     let mut long_rows = 0usize;
     progress(0, rows.len());
+    let apart = Apart::new();
     for (at, chunk) in rows.rows.chunks(CHUNK).enumerate() {
         let one = |row: &Row| encode_row(row, tokenizer, settings, template).map_err(|fault| at_row(fault, rows, row));
-        let done: Vec<Result<Encoded>> = chunk.par_iter().map(one).collect();
+        let done: Vec<Result<Encoded>> = apart.run(|| chunk.par_iter().map(one).collect());
         for (row, encoded) in chunk.iter().zip(done) {
             let mut encoded = encoded?;
             set.report.read += 1;

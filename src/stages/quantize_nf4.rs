@@ -59,7 +59,7 @@ impl Stage for QuantizeNf4 {
             let mut holdings = kept.clone();
             let window = model::reading(&model.shape, form).map_err(fail)?;
             holdings.extend(holdings_of(&window, place, "").map_err(fail)?);
-            let body = FromFiles { output, origin: model.origin.clone(), shape: model.shape.clone(), form };
+            let body = FromFiles { output, origin: model.origin.weights(), shape: model.shape.clone(), form };
             (Phase::new("read and quantise", holdings), Box::new(body))
         };
         model.form = form;

@@ -24,6 +24,17 @@ pub enum Origin {
     Absent,
 }
 
+impl Origin {
+    /// What a body needs of it: the tokenizer goes when lowering has ended, unless a stage says that it holds one.
+    pub fn weights(&self) -> Origin {
+        match self {
+            Origin::Files(files) => Origin::Files(Arc::new(files.for_weights())),
+            Origin::Random { seed } => Origin::Random { seed: *seed },
+            Origin::Absent => Origin::Absent,
+        }
+    }
+}
+
 /// A model as the planner sees it.
 #[derive(Clone)]
 pub struct ModelDesc {
@@ -240,7 +251,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Something that is in memory from before the first phase to the end.
+    /// As [`World::resident`], to the run's end.
     pub fn resident_throughout(&mut self, address: usize, holding: Holding) {
         if !self.resident.iter().any(|(known, ..)| *known == address) {
             self.resident.push((address, holding, usize::MAX));
