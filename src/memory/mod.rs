@@ -7,6 +7,7 @@ mod holding;
 mod ledger;
 pub mod meter;
 mod profile;
+mod resident;
 mod schedule;
 
 pub use admit::{Admitted, Limits, Overrun, admit};
@@ -14,4 +15,5 @@ pub use bytes::Bytes;
 pub use holding::{Grows, Holding, PerPlace, Place};
 pub use ledger::{Account, Books, Lease, Ledger};
 pub use profile::{PhaseProfile, Profile, StageProfile};
+pub use resident::peak_resident;
 pub use schedule::{Kept, Phase, Schedule, StagePlan};

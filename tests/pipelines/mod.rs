@@ -10,6 +10,8 @@ mod fit;
 mod ledger;
 mod many;
 mod nothing_lost;
+mod plans;
+mod published;
 mod quickstart;
 mod real;
 mod recipes;
