@@ -65,7 +65,7 @@ fn write(model: &Model, path: &Path, plan: &ModelPlan) -> tunepipe::text::Result
     let tensors = model.shape.tensors();
     let mut window = Heap.take("", merge_window(&tensors))?;
     let mut writer = ModelWriter::create(path, false, plan)?;
-    for tensor in &tensors {
+    for tensor in tensors.iter() {
         writer.next_tensor(&tensor.name, |sink| {
             let columns = tensor.dims().1;
             for rows in merge_windows(tensor) {

@@ -143,13 +143,18 @@ impl Loader {
 
     fn device(&mut self, entry: &Entry) {
         let name = entry.name.text.clone();
-        let mut device = Device { name: Some(name.clone()), gpu: None, ram: None, disk: None, cuda: None };
+        let mut device =
+            Device { name: Some(name.clone()), gpu: None, ram: None, disk: None, cuda: None, threads: None };
         for part in &entry.parts {
             let known = match part {
                 Part::Argument { name, value } => match (&*name.text, &value.kind) {
                     ("gpu", ExprKind::Bytes(n)) => device.gpu.replace(*n).is_none(),
                     ("ram", ExprKind::Bytes(n)) => device.ram.replace(*n).is_none(),
                     ("disk", ExprKind::Bytes(n)) => device.disk.replace(*n).is_none(),
+                    ("threads", ExprKind::Int(n)) => match usize::try_from(*n) {
+                        Ok(n) if n > 0 => device.threads.replace(n).is_none(),
+                        _ => false,
+                    },
                     ("cuda", _) => match capability(self.sources.slice(value.span)) {
                         Some(cuda) => device.cuda.replace(cuda).is_none(),
                         None => false,
@@ -159,9 +164,13 @@ impl Loader {
                 Part::Value(_) => false,
             };
             if !known {
-                let wanted = "a device has `gpu=`, `ram=` and `disk=` sizes and a `cuda=` version, each once";
+                let wanted = "a device has `gpu=`, `ram=` and `disk=` sizes, a `cuda=` version and a number of `threads=`, each once";
                 self.diagnostics.push(Diagnostic::error("catalog.device", wanted).label(part.span(), "is none"));
             }
+        }
+        if device.gpu.is_some() && device.threads.is_some() {
+            let wanted = "`threads=` belongs to a device without a GPU";
+            self.diagnostics.push(Diagnostic::error("catalog.device", wanted).label(entry.span, "has both"));
         }
         if self.catalog.device(&name).is_some() {
             self.diagnostics.push(Diagnostic::error("name.twice", "a device twice").label(entry.span, "again"));

@@ -7,7 +7,7 @@ use super::given::Given;
 use super::library::Library;
 use crate::catalog::{Atom, Catalog, Kind};
 use crate::plan::{Budget, Device, Val};
-use crate::syntax::{self, BudgetLine, Expr, ExprKind, Item, Part, Word};
+use crate::syntax::{self, BudgetLine, Expr, ExprKind, Item, Part, Range, Word};
 use crate::text::{Diagnostic, Sources, Span, nearest};
 
 /// A budget as `--budget` gives it: `rtx-4090 ram=32GiB`.
@@ -36,7 +36,7 @@ pub fn budget(text: &str, sources: &mut Sources, catalog: &Catalog) -> Result<Bu
 impl Checker<'_> {
     pub fn budget_line(&mut self, line: &BudgetLine) {
         let mut device: Option<Device> = None;
-        let mut limits: [Option<(u64, Span)>; 3] = [None; 3];
+        let mut limits: [Option<(u64, Span)>; 4] = [None; 4];
         let mut failed = line.parts.is_empty();
         if failed {
             self.report(
@@ -80,11 +80,20 @@ impl Checker<'_> {
         if failed {
             return;
         }
-        let mut device = device.unwrap_or(Device { name: None, gpu: None, ram: None, disk: None, cuda: None });
-        let [gpu, ram, disk] = limits.map(|limit| limit.map(|(bytes, _)| bytes));
+        let mut device =
+            device.unwrap_or(Device { name: None, gpu: None, ram: None, disk: None, cuda: None, threads: None });
+        let [gpu, ram, disk, threads] = limits.map(|limit| limit.map(|(number, _)| number));
         device.gpu = gpu.or(device.gpu);
         device.ram = ram.or(device.ram);
         device.disk = disk.or(device.disk);
+        device.threads = threads.and_then(|threads| usize::try_from(threads).ok()).or(device.threads);
+        if let (Some(_), Some((_, span))) = (device.gpu, limits[3]) {
+            return self.report(
+                Diagnostic::error("arg.idle", "`threads` changes nothing here")
+                    .label(span, "the plan of a machine with a GPU does not depend on it")
+                    .help("leave `threads` out"),
+            );
+        }
         self.budgets.push(Budget { device, span: line.span });
     }
 
@@ -105,16 +114,17 @@ impl Checker<'_> {
         None
     }
 
-    fn limit(&mut self, name: &Word, value: &Expr, limits: &mut [Option<(u64, Span)>; 3]) -> bool {
+    fn limit(&mut self, name: &Word, value: &Expr, limits: &mut [Option<(u64, Span)>; 4]) -> bool {
         let at = match &*name.text {
             "gpu" => 0,
             "ram" => 1,
             "disk" => 2,
+            "threads" => 3,
             other => {
                 let diagnostic = Diagnostic::error("name.unknown_argument", format!("a budget has no `{other}`"))
                     .label(name.span, "unknown");
-                let near = nearest(other, ["gpu", "ram", "disk"]);
-                let known = "a budget limits `gpu=`, `ram=` and `disk=`".to_owned();
+                let near = nearest(other, ["gpu", "ram", "disk", "threads"]);
+                let known = "a budget limits `gpu=`, `ram=` and `disk=`, and may say `threads=`".to_owned();
                 self.report(diagnostic.help(near.map_or(known, |near| format!("write `{near}=`"))));
                 return false;
             }
@@ -123,13 +133,23 @@ impl Checker<'_> {
             self.twice(&name.text, name.span, first);
             return false;
         }
-        let kind = Kind(vec![Atom::Bytes]);
+        let kind = Kind(vec![match at {
+            3 => Atom::Int(Range { low: Some(1.0), high: Some(4096.0) }),
+            _ => Atom::Bytes,
+        }]);
         let Some(datum) = self.eval(value, Some(&kind)) else { return false };
         match self.catalog.fit(&kind, &datum.val, &datum.folder) {
             Ok(Val::Bytes(bytes)) => {
                 limits[at] = Some((bytes, name.span));
                 true
             }
+            Ok(Val::Int(number)) => match u64::try_from(number) {
+                Ok(number) => {
+                    limits[at] = Some((number, name.span));
+                    true
+                }
+                Err(_) => false,
+            },
             Ok(_) => false,
             Err(misfit) => {
                 self.misfit(&name.text, &kind, &misfit, &datum.val, value);

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::machine;
 use super::prepare::{Prepared, answer_json, complain, facts, show, stem};
 use super::{DeviceChoice, Exit, Pipeline, outputs};
-use crate::memory::{Place, admit};
+use crate::memory::{Place, admit, peak_resident};
 use crate::run::{Console, Journal, Voice, execute, manifest};
 use crate::stages::{RunHome, Target};
 use crate::store::Cache;
@@ -41,6 +41,15 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
         prepared.targets(&facts);
     }
     let mut here = Target::this_machine();
+    let budgeted = prepared.budgets();
+    if let Some(other) = budgeted.iter().find(|target| !target.gpu && target.threads != here.threads)
+        && !pipeline.quiet
+    {
+        let (theirs, ours) = (other.threads, here.threads);
+        out::say(&format!(
+            "note: the budget is for {theirs} threads, and this run has {ours}: it is planned again for those"
+        ));
+    }
     let lowered = if prepared.exit() == Exit::Done { prepared.lower(&here, &facts) } else { None };
     if let Some(lowered) = &lowered {
         here.limits = machine::free(&lowered.outputs);
@@ -101,7 +110,10 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
         Ok(outcome) => (outcome.measured, None),
         Err(failure) => (failure.measured, Some(failure.diagnostic)),
     };
-    let recorded = broken.map_or(Ok(()), Err).and_then(|()| journal.memory(&measured));
+    let recorded = broken
+        .map_or(Ok(()), Err)
+        .and_then(|()| journal.memory(&measured))
+        .and_then(|()| journal.process(lowered.view.profile.peak()[Place::Ram], peak_resident()));
     if let Err(fault) = &recorded {
         complain(fault);
     }

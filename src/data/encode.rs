@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::apart::Apart;
 use super::draft::draft;
 use super::read::{Reader, Window};
 use super::tokens::{Builder, Piece};
@@ -37,12 +38,13 @@ pub fn tokenise(
     let mut window = Window::default();
     let total = reader.bytes();
     progress(0, total);
+    let apart = Apart::new();
     while reader.fill(&mut window)? {
         let one = |at: usize| {
             let done = one_row(&window, at, settings, tokenizer, template);
             done.map_err(|fault| at_row(fault, settings, window.origin(at)))
         };
-        let done: Vec<Result<Done>> = (0..window.len()).into_par_iter().map(one).collect();
+        let done: Vec<Result<Done>> = apart.run(|| (0..window.len()).into_par_iter().map(one).collect());
         let mut kept = Vec::with_capacity(done.len());
         let mut work = Work { rows: window.len() as u64, text: window.bytes() as u64, ..Work::default() };
         for (at, done) in done.into_iter().enumerate() {

@@ -7,6 +7,7 @@
 //! The rule of labels: the label of position `i` is token `i + 1` of the same row, and a position counts in the loss
 //! if that token counts. A row's first token is therefore never a label, and rows in one batch never see each other.
 
+mod apart;
 mod batch;
 mod draft;
 mod encode;
@@ -36,7 +37,7 @@ pub use prompt::{PromptStyle, alpaca_prompt, render_prompt};
 pub use rows::{Content, Conversation, Message, Origin, Role};
 pub use settings::{Format, Holdout, Long, Settings, Take, TrainOn};
 pub use template::ChatTemplate;
-pub use tokenizer::{TextStream, Tokenizer, TokenizerFiles, TokenizerJson};
+pub use tokenizer::{Decoder, TextStream, Tokenizer, TokenizerFiles, TokenizerJson};
 pub use tokens::{Report, Sizes, TokenSet};
 pub use walk::{Cursor, Length, Walk, Window};
 pub use work::{Costs, Work, Written};

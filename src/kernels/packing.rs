@@ -3,12 +3,15 @@
 //! It packs factors that lie across its grain into a buffer of the call's own, and keeps one L2 cache's worth a thread for
 //! good. Planned here by its own rules (`gemm-common` 0.19), a little above where they depend on the instruction set.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use gemm_common::cache::{CACHE_INFO, kernel_params};
 
 use super::cut::{Cost, PACK, READ, cut};
 
 /// A product c = a·b of row-major output, and which of its factors is read as its transpose.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Product {
     pub m: usize,
     pub n: usize,
@@ -38,7 +41,26 @@ pub fn packing(products: &[Product], threads: usize) -> u64 {
 }
 
 impl Product {
+    /// Asked again for every stage and candidate of a plan, of models that are the same; working it out takes a microsecond.
     fn packing(&self, threads: usize) -> u64 {
+        thread_local! {
+            static KNOWN: RefCell<HashMap<(Product, usize), u64>> = RefCell::default();
+        }
+        let known = KNOWN.with_borrow(|known| known.get(&(*self, threads)).copied());
+        known.unwrap_or_else(|| {
+            let bytes = self.packed(threads);
+            KNOWN.with_borrow_mut(|known| {
+                // Rows of every length at once are nothing to remember.
+                if known.len() >= 4096 {
+                    known.clear();
+                }
+                known.insert((*self, threads), bytes)
+            });
+            bytes
+        })
+    }
+
+    fn packed(&self, threads: usize) -> u64 {
         let Product { m, n, k, a_turned, b_turned } = *self;
         let cost = Cost { row: if a_turned { PACK } else { READ }, col: if b_turned { PACK } else { READ } };
         let Some(cut) = cut(m, n, threads, cost) else { return self.call(m, n, k) };

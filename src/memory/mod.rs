@@ -8,6 +8,7 @@ mod ledger;
 pub mod meter;
 mod pages;
 mod profile;
+mod resident;
 mod schedule;
 
 pub use admit::{Admitted, Limits, Overrun, admit};
@@ -15,4 +16,5 @@ pub use bytes::Bytes;
 pub use holding::{Grows, Holding, PerPlace, Place};
 pub use ledger::{Account, Books, Lease, Ledger};
 pub use profile::{PhaseProfile, Profile, StageProfile};
+pub use resident::peak_resident;
 pub use schedule::{Early, Kept, Phase, Schedule, StagePlan};

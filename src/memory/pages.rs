@@ -133,7 +133,7 @@ mod tests {
     fn a_block_is_zeroed_aligned_and_all_there() {
         for size in [LARGE, LARGE + 1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE + 4097] {
             let mut block = Block::new(size);
-            assert!(size < PAGE || block.0 as usize % PAGE == 0, "{size}");
+            assert!(size < PAGE || (block.0 as usize).is_multiple_of(PAGE), "{size}");
             assert!(block.bytes().iter().all(|byte| *byte == 0), "{size}");
             block.bytes().fill(7);
         }

@@ -123,7 +123,8 @@ impl Model {
     pub(crate) fn find(&self, name: &str) -> Result<(usize, Tensor)> {
         self.shape
             .tensors()
-            .into_iter()
+            .iter()
+            .cloned()
             .enumerate()
             .find(|(_, tensor)| tensor.name == name)
             .ok_or_else(|| Fault::new("model.missing_tensor", format!("a model of this shape has no tensor `{name}`")))

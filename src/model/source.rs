@@ -43,7 +43,7 @@ pub struct Random {
 
 impl Random {
     pub fn new(seed: u64, shape: &Shape) -> Random {
-        let tensors = shape.tensors().into_iter().map(|t| (t.name.clone(), t)).collect();
+        let tensors = shape.tensors().iter().cloned().map(|t| (t.name.clone(), t)).collect();
         Random { seed, tensors, residual: (1.0 / (2.0 * shape.layers as f64).sqrt()) as f32 }
     }
 }

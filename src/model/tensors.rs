@@ -1,5 +1,9 @@
 //! The one list of a model's tensors: it sizes, loads, trains and saves.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use super::shape::Shape;
 use crate::text::{Fault, Result};
 
@@ -111,7 +115,27 @@ impl Tensor {
 
 impl Shape {
     /// Every tensor, in the order of the forward pass. A tied head is not listed: it is the embedding.
-    pub fn tensors(&self) -> Vec<Tensor> {
+    ///
+    /// A plan asks for the list some times a stage, so the lists of the last few shapes are kept.
+    pub fn tensors(&self) -> Arc<[Tensor]> {
+        const KEPT: usize = 4;
+        thread_local! {
+            static LISTS: RefCell<VecDeque<(Shape, Arc<[Tensor]>)>> = const { RefCell::new(VecDeque::new()) };
+        }
+        LISTS.with_borrow_mut(|lists| {
+            if let Some((_, list)) = lists.iter().find(|(shape, _)| shape == self) {
+                return list.clone();
+            }
+            let list: Arc<[Tensor]> = self.list().into();
+            if lists.len() == KEPT {
+                lists.pop_front();
+            }
+            lists.push_back((self.clone(), list.clone()));
+            list
+        })
+    }
+
+    fn list(&self) -> Vec<Tensor> {
         let mut list = Vec::with_capacity(3 + self.layers * self.per_layer());
         let mut put = |name: String, shape: &[usize], role, layer| {
             list.push(Tensor { name, shape: shape.to_vec(), role, layer });
@@ -209,7 +233,7 @@ impl Shape {
             )
             .note(format!("a model of this config has {} tensors", wanted.len())));
         }
-        for tensor in &wanted {
+        for tensor in wanted.iter() {
             if let Some(found) = names.get(tensor.name.as_str())
                 && *found != tensor.shape
             {

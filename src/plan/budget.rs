@@ -23,6 +23,8 @@ pub struct Device {
     pub ram: Option<u64>,
     pub disk: Option<u64>,
     pub cuda: Option<Capability>,
+    /// Threads of a machine without a GPU; none: as many as the machine that plans computes with.
+    pub threads: Option<usize>,
 }
 
 /// One `budget` line: a limit for each place that is judged.

@@ -56,6 +56,11 @@ impl Journal {
         self.whole("memory.json", &Value::Array(rows))
     }
 
+    /// The process as a whole: the plan's peak in RAM, and the most that was resident, where the system tells.
+    pub fn process(&self, planned_ram: u64, peak_resident: Option<u64>) -> Result<()> {
+        self.whole("process.json", &json!({"planned_ram": planned_ram, "peak_resident": peak_resident}))
+    }
+
     pub fn step(&mut self, seen: &StepSeen) -> Result<()> {
         let metrics = json!({"step": seen.step, "epoch": seen.epoch, "loss": seen.loss, "lr": seen.lr,
                              "grad_norm": seen.grad_norm, "tokens": seen.tokens, "counted": seen.counted});

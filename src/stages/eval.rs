@@ -34,7 +34,11 @@ impl Stage for Eval {
             }
         };
         let fail = |fault: Fault| vec![blame(step, "batch", &fault)];
-        let extent = rows.extent().map_err(fail)?;
+        let largest = rows.largest().map_err(fail)?;
+        let extent = largest.extent;
+        if let Some(words) = &largest.words {
+            world.remark(format!("line {}: {words}", step.line));
+        }
         if extent.longest > model.shape.max_positions {
             return Err(vec![super::train::too_long(step, extent.longest, &model)]);
         }

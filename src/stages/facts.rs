@@ -15,7 +15,7 @@ use crate::text::{Fault, Result};
 
 /// A model's files, opened: headers and config only.
 pub struct ModelFiles {
-    pub source: ModelSource,
+    pub source: Arc<ModelSource>,
     pub shape: Arc<Shape>,
     /// None where the folder has no tokenizer that can be read; the words say what was found.
     pub tokenizer: Result<Arc<Tokenizer>, String>,
@@ -257,8 +257,16 @@ fn draw(settings: &Settings, rows: usize) -> Result<Draw> {
     }
 }
 
+impl ModelFiles {
+    /// The same files without the tokenizer: what a body reads weights from.
+    pub fn for_weights(&self) -> ModelFiles {
+        let gone = Err("the tokenizer is not kept for the run".to_owned());
+        ModelFiles { source: self.source.clone(), shape: self.shape.clone(), tokenizer: gone }
+    }
+}
+
 fn open_model(path: &Path) -> Result<ModelFiles> {
-    let source = ModelSource::open(path)?;
+    let mut source = ModelSource::open(path)?;
     let shape = Shape::from_config(source.config())
         .map_err(|fault| if fault.spot.is_none() { fault.at(path) } else { fault })?;
     let given: Vec<(&str, &[usize])> = source.tensors().iter().map(|t| (t.name.as_str(), t.shape.as_slice())).collect();
@@ -275,5 +283,6 @@ fn open_model(path: &Path) -> Result<ModelFiles> {
         TokenizerSource::Gguf(vocab) => Ok(Arc::new(Tokenizer::from_gguf(vocab)?)),
         TokenizerSource::Missing(words) => Err(words.clone()),
     };
-    Ok(ModelFiles { source, shape: Arc::new(shape), tokenizer })
+    source.forget_tokenizer();
+    Ok(ModelFiles { source: Arc::new(source), shape: Arc::new(shape), tokenizer })
 }

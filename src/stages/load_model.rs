@@ -11,7 +11,7 @@ use super::world::{ModelDesc, Origin, blame, idle, none_idle};
 use super::{Body, Count, Desc, Job, Lowered, Refusal, Stage, World};
 use crate::catalog::Catalog;
 use crate::data::{ChatTemplate, Tokenizer};
-use crate::memory::{Holding, Phase, Place};
+use crate::memory::Phase;
 use crate::model::{self, Family, Float, Form, Mapping, Model, Random, Shape};
 use crate::plan::{Step, ValueId};
 use crate::store::StoredType;
@@ -58,16 +58,6 @@ impl Stage for LoadModel {
         };
         let template = step.args.text("template").map(str::to_owned);
         let base_name = step.args.path("path").map_or_else(|| "random".to_owned(), |p| p.display().to_string());
-        // The model's own stays with its files, even where another is used.
-        let own = match &origin {
-            Origin::Files(files) => files.tokenizer.as_ref().ok(),
-            _ => None,
-        };
-        for tokenizer in tokenizer.iter().chain(own) {
-            let holding = Holding::new("tokenizer", Place::Ram, tokenizer_bytes(tokenizer, world.target.threads), "");
-            // Regular expressions outlive it, and what is saved beside a model is written from it.
-            world.resident_throughout(Arc::as_ptr(tokenizer) as usize, holding);
-        }
         let desc = ModelDesc {
             origin: origin.clone(),
             shape: shape.clone(),
@@ -94,7 +84,7 @@ impl Stage for LoadModel {
             reading.extend(window.map_err(|f| vec![blame(step, "path", &f)])?);
             phases.push(Phase::new("read", reading));
             keeps.push(world.kept(id, holdings));
-            body = Box::new(Read { id, origin, shape, form, mapping });
+            body = Box::new(Read { id, origin: origin.weights(), shape, form, mapping });
         } else {
             phases.push(Phase::new("open", Vec::new()));
         }
@@ -317,15 +307,4 @@ fn dtype(step: &Step, world: &World<'_>) -> Result<Float, Refusal> {
         ]);
     }
     Ok(chosen)
-}
-
-/// A bound on what a tokenizer keeps: its file, its vocabulary's two maps, its merges, measured between 5 and 9 times the
-/// `tokenizer.json` for byte-level BPE of 49k to 128k tokens. Beside that the words that it remembers, and for each thread
-/// the room of its regular expressions (half a MiB, measured with 2 to 16 threads); a vocabulary of bytes has neither.
-fn tokenizer_bytes(tokenizer: &Tokenizer, threads: usize) -> u64 {
-    let file = (tokenizer.to_json().len() as u64).saturating_mul(10);
-    if tokenizer.is_tiny() {
-        return file;
-    }
-    file.saturating_add(2 << 20).saturating_add((threads as u64).saturating_mul(768 << 10))
 }

@@ -59,7 +59,7 @@ impl Stage for QuantizeNf4 {
             let mut holdings = kept.clone();
             let window = model::reading(&model.shape, form, &model.mapping).map_err(fail)?;
             holdings.extend(holdings_of(&window, place, "").map_err(fail)?);
-            let (origin, mapping) = (model.origin.clone(), model.mapping.clone());
+            let (origin, mapping) = (model.origin.weights(), model.mapping.clone());
             let body = FromFiles { output, origin, shape: model.shape.clone(), form, mapping };
             (Phase::new("read and quantise", holdings), Box::new(body))
         };

@@ -31,6 +31,34 @@ pub struct Rows {
     seed: u64,
 }
 
+/// Rows that are named of a batch.
+const NAMED: usize = 4;
+
+/// The largest micro-batch, in each respect, and in words what makes it; none where the rows are not at hand.
+pub struct Largest {
+    pub extent: Extent,
+    pub words: Option<String>,
+}
+
+/// The first micro-batch with the most tokens.
+#[derive(Default)]
+struct Top {
+    tokens: usize,
+    /// Optimizer step, from 1; none in a score.
+    step: Option<u64>,
+    rows: Vec<u32>,
+}
+
+impl Top {
+    fn see(&mut self, tokens: usize, step: Option<u64>, rows: &[u32]) {
+        if tokens > self.tokens {
+            (self.tokens, self.step) = (tokens, step);
+            self.rows.clear();
+            self.rows.extend_from_slice(rows);
+        }
+    }
+}
+
 /// Simulating more windows than this takes longer than a person waits; past it the largest rows are taken together.
 const WALKED: u64 = 200_000;
 
@@ -120,28 +148,71 @@ impl Rows {
         }
     }
 
-    /// The largest micro-batch that the run will see, in each respect.
-    pub fn extent_of_run(&self, length: Length, accum: usize) -> Result<Extent> {
-        let Some(encoded) = &self.encoded else { return Ok(self.assumed()) };
+    /// The largest micro-batch that the run will see, in each respect: the ragged last ones and a short `steps=` count.
+    pub fn largest_of_run(&self, length: Length, accum: usize) -> Result<Largest> {
+        let Some(encoded) = &self.encoded else { return Ok(Largest { extent: self.assumed(), words: None }) };
         let plan = self.batches(encoded)?;
-        let mut largest = Extent::default();
+        let mut extent = Extent::default();
+        let mut top = Top::default();
+        let mut step = 0u64;
         for (walked, window) in (0u64..).zip(plan.walk(length, accum, Cursor::default())) {
             if walked >= WALKED {
-                return Ok(largest.max(self.bound(encoded)));
+                let extent = extent.max(self.bound(encoded));
+                let words = "more batches than are gone through: planned as if the longest rows met in one".to_owned();
+                return Ok(Largest { extent, words: Some(words) });
             }
+            step += u64::from(window.counted > 0);
             for micro in window.micros() {
-                largest = largest.max(extent(plan.extent(micro)));
+                let of = plan.extent(micro);
+                extent = extent.max(self::extent(of));
+                top.see(of.tokens, Some(step), micro);
             }
         }
-        Ok(largest)
+        Ok(Largest { extent, words: self.words(encoded, &extent, &top) })
     }
 
     /// The largest micro-batch of one pass in file order.
-    pub fn extent(&self) -> Result<Extent> {
-        let Some(encoded) = &self.encoded else { return Ok(self.assumed()) };
+    pub fn largest(&self) -> Result<Largest> {
+        let Some(encoded) = &self.encoded else { return Ok(Largest { extent: self.assumed(), words: None }) };
         let plan = self.batches(encoded)?;
         let epoch = plan.epoch(0);
-        Ok(epoch.micros().fold(Extent::default(), |largest, micro| largest.max(extent(plan.extent(micro)))))
+        let mut extent = Extent::default();
+        let mut top = Top::default();
+        for micro in epoch.micros() {
+            let of = plan.extent(micro);
+            extent = extent.max(self::extent(of));
+            top.see(of.tokens, None, micro);
+        }
+        Ok(Largest { extent, words: self.words(encoded, &extent, &top) })
+    }
+
+    /// `the largest batch, of step 3, has 812 tokens: rows.jsonl:4, rows.jsonl:9`.
+    fn words(&self, encoded: &Encoded, extent: &Extent, top: &Top) -> Option<String> {
+        if top.rows.is_empty() {
+            return None;
+        }
+        let of = match (top.step, self.part) {
+            (Some(step), _) => format!(", of step {step},"),
+            (None, Part::Held) => " that is scored, of held-out rows,".to_owned(),
+            (None, _) => " that is scored".to_owned(),
+        };
+        let places = self.places(encoded, &top.rows, NAMED);
+        let more = match top.rows.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let longest = match top.rows.len() {
+            1 => String::new(),
+            _ => format!(", the longest row of any {}", extent.longest),
+        };
+        let tokens = extent.tokens;
+        Some(format!("the largest batch{of} has {tokens} tokens{longest}: {}{more}", places.join(", ")))
+    }
+
+    /// Files and lines of the first rows of several.
+    fn places(&self, encoded: &Encoded, rows: &[u32], most: usize) -> Vec<String> {
+        let origins = rows.iter().filter_map(|row| encoded.tokens.origin(*row)).take(most);
+        origins.map(|origin| self.settings.place(origin)).collect()
     }
 
     /// Every row as long as it may be.
@@ -173,12 +244,7 @@ impl Rows {
 
     /// Adds to a fault of a step which rows it met.
     pub fn name_rows(&self, encoded: &Encoded, rows: &[u32], fault: Fault) -> Fault {
-        let places: Vec<String> = rows
-            .iter()
-            .filter_map(|row| encoded.tokens.origin(*row))
-            .take(4)
-            .map(|origin| self.settings.place(origin))
-            .collect();
+        let places = self.places(encoded, rows, NAMED);
         if places.is_empty() { fault } else { fault.note(format!("the step learnt from {}", places.join(", "))) }
     }
 }

@@ -1,12 +1,10 @@
 //! `sample`: writes on from a prompt, so that a person sees what changed.
 
-use std::sync::Arc;
-
 use super::bridge::{holdings_of, packing};
 use super::world::{blame, idle, none_idle};
 use super::{Body, Job, Lowered, Refusal, Stage, World};
-use crate::data::{ChatTemplate, PromptStyle, Tokenizer, render_prompt};
-use crate::memory::Phase;
+use crate::data::{ChatTemplate, Decoder, PromptStyle, render_prompt};
+use crate::memory::{Holding, Phase, Place};
 use crate::model::{self, Extent, Sampling, Way};
 use crate::plan::{Step, ValueId};
 use crate::text::{Diagnostic, Fault, Result};
@@ -59,15 +57,18 @@ impl Stage for Sample {
                     .label(step.args.span("prompt").unwrap_or(step.name_span), "no token in here"),
             ]);
         }
-        planned(step, world, &model, id, ids.len(), settings, Some(Written { prompt, ids, tokenizer }))
+        let decoder = tokenizer.decoder();
+        // Until the last answer is written out; what else there is of the tokenizer goes before the run.
+        world.resident(decoder.address(), Holding::new("tokenizer", Place::Ram, decoder.bytes(), ""));
+        planned(step, world, &model, id, ids.len(), settings, Some(Written { prompt, ids, decoder }))
     }
 }
 
-/// A prompt with the tokenizer that reads it and its answer.
+/// A prompt, and what writes its answer out.
 struct Written {
     prompt: String,
     ids: Vec<u32>,
-    tokenizer: Arc<Tokenizer>,
+    decoder: Decoder,
 }
 
 /// The stage with a prompt of so many tokens; `written` where it could be read.
@@ -121,13 +122,13 @@ struct WriteOn {
 impl Body for WriteOn {
     fn run(self: Box<Self>, job: &mut Job<'_>) -> Result<()> {
         job.enter("write on")?;
-        let Some(Written { prompt, ids, tokenizer }) = self.written else {
+        let Some(Written { prompt, ids, decoder }) = self.written else {
             return Err(Fault::new("tokenizer.missing", "a prompt cannot be read without a tokenizer"));
         };
         let pool = job.pool();
         let model = job.borrow(self.id)?;
         let answer = model::generate(model, &ids, &self.settings, &pool, &mut |_| true)?;
-        let text = tokenizer.decode(&answer)?;
+        let text = decoder.decode(&answer)?;
         job.watch.sample(&prompt, &text);
         Ok(())
     }

@@ -37,7 +37,7 @@ impl Stage for SaveMerged {
         let dtype = saved_type(step.args.text("dtype"), model.save_as);
         let destination = Destination::of(step, world, &model, dtype)?;
         let fail = |fault: Fault| vec![blame(step, "path", &fault)];
-        let base = original.then(|| model.origin.clone());
+        let base = original.then(|| model.origin.weights());
         write("merged model", id, &model, destination, step.args.flag("low_ram"), base, world).map_err(fail)
     }
 }

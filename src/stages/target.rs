@@ -41,7 +41,7 @@ impl Target {
             capability: device.cuda,
             limits: Limits { gpu: device.gpu, ram: device.ram, disk: device.disk },
             budget: Some(budget.span),
-            threads: rayon::current_num_threads(),
+            threads: device.threads.unwrap_or_else(rayon::current_num_threads),
         }
     }
 

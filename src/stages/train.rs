@@ -55,9 +55,15 @@ pub fn lower(
         );
     }
     let fail = |fault: Fault| vec![blame(step, "batch", &fault)];
-    let mut extent = data.train.extent_of_run(length, settings.accum).map_err(fail)?;
-    if let Some(held) = &data.held {
-        extent = extent.max(held.extent().map_err(fail)?);
+    let learnt = data.train.largest_of_run(length, settings.accum).map_err(fail)?;
+    let scored = data.held.as_ref().map(Rows::largest).transpose().map_err(fail)?;
+    let extent = scored.as_ref().map_or(learnt.extent, |scored| learnt.extent.max(scored.extent));
+    let by = match &scored {
+        Some(scored) if scored.extent.tokens > learnt.extent.tokens => scored.words.as_deref(),
+        _ => learnt.words.as_deref(),
+    };
+    if let Some(words) = by {
+        world.remark(format!("line {}: {words}", step.line));
     }
     if extent.longest > model.shape.max_positions {
         return Err(vec![too_long(step, extent.longest, &model)]);
@@ -72,9 +78,12 @@ pub fn lower(
     world.target.resize(&mut holdings, model.form);
     let adapter: Vec<_> = holdings.iter().filter(|holding| holding.name == "adapter").cloned().collect();
     let way = if trainable == Trainable::Full { Way::Weights } else { Way::Inputs };
-    holdings.extend(packing(&model.shape, extent, way, world.target));
-    let mut phases = vec![Phase::new("step", holdings.clone())];
-    if data.held.is_some() {
+    let mut learning = holdings.clone();
+    learning.extend(packing(&model.shape, extent, way, world.target));
+    let mut phases = vec![Phase::new("step", learning)];
+    if let Some(scored) = &scored {
+        // The trainer's buffers stay; its products do not come in a score.
+        holdings.extend(packing(&model.shape, scored.extent, Way::Forward, world.target));
         phases.push(Phase::new("evaluate", holdings));
     }
     match &trainable {

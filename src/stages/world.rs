@@ -25,6 +25,17 @@ pub enum Origin {
     Absent,
 }
 
+impl Origin {
+    /// What a body needs of it: the tokenizer goes when lowering has ended, unless a stage says that it holds one.
+    pub fn weights(&self) -> Origin {
+        match self {
+            Origin::Files(files) => Origin::Files(Arc::new(files.for_weights())),
+            Origin::Random { seed } => Origin::Random { seed: *seed },
+            Origin::Absent => Origin::Absent,
+        }
+    }
+}
+
 /// A model as the planner sees it.
 #[derive(Clone)]
 pub struct ModelDesc {
@@ -273,7 +284,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Something that is in memory from before the first phase to the end.
+    /// As [`World::resident`], to the run's end.
     pub fn resident_throughout(&mut self, address: usize, holding: Holding) {
         if !self.resident.iter().any(|(known, ..)| *known == address) {
             self.resident.push((address, holding, usize::MAX));
@@ -288,7 +299,7 @@ impl<'a> World<'a> {
         }
         let others = self.resident.iter().map(|(_, holding, _)| holding).filter(|other| other.name != holding.name);
         let earlier = self.tokenised.iter().map(|(_, holding)| holding);
-        let before = [super::lower::program()].iter().chain(others).chain(earlier).cloned().collect();
+        let before = [super::lower::program(self.target)].iter().chain(others).chain(earlier).cloned().collect();
         self.early.push((desc.index, tokenising(encoded, before, self.target.threads)));
         self.tokenised.push((address, holding));
     }

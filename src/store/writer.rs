@@ -1,9 +1,12 @@
 //! A Hugging Face folder out, tensor by tensor.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::AtomicFolder;
 use super::safetensors::{SafetensorsWriter, TensorSink, header_bytes};
@@ -40,12 +43,13 @@ impl ModelPlan {
     ///
     /// Errors: `size.overflow`, `output.*`, and `file.*` for files to copy.
     pub fn planned_bytes(&self) -> Result<u64> {
-        let mut total = self.small_files()?.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+        let shards = self.shards()?;
+        let mut total = self.small_files(&shards)?.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
         for (path, _) in self.copies()? {
             total += std::fs::metadata(path).map_err(|e| Fault::io("read", path, &e))?.len();
         }
-        for shard in self.shards()? {
-            total += header_bytes(&shard.tensors, &METADATA)?.len() as u64;
+        for shard in &shards {
+            total += header_bytes(self.tensors_of(shard), &METADATA)?.len() as u64;
             total = total.checked_add(shard.bytes).ok_or_else(too_large)?;
         }
         Ok(total)
@@ -54,14 +58,14 @@ impl ModelPlan {
     /// Tensors greedily packed into files in their order.
     fn shards(&self) -> Result<Vec<Shard>> {
         let mut shards: Vec<Shard> = Vec::new();
-        for tensor in &self.tensors {
+        for (at, tensor) in self.tensors.iter().enumerate() {
             let bytes = tensor.bytes()?;
             match shards.last_mut() {
                 Some(last) if last.bytes.checked_add(bytes).is_some_and(|n| n <= self.max_shard) => {
                     last.bytes += bytes;
-                    last.tensors.push(tensor.clone());
+                    last.tensors.end = at + 1;
                 }
-                _ => shards.push(Shard { name: String::new(), tensors: vec![tensor.clone()], bytes }),
+                _ => shards.push(Shard { name: String::new(), tensors: at..at + 1, bytes }),
             }
         }
         if shards.is_empty() {
@@ -79,21 +83,24 @@ impl ModelPlan {
     }
 
     /// `config.json`, the index if there are several files, and the texts.
-    fn small_files(&self) -> Result<Vec<(String, Vec<u8>)>> {
-        let mut files = vec![("config.json".to_owned(), pretty(&self.config))];
-        let shards = self.shards()?;
+    fn small_files(&self, shards: &[Shard]) -> Result<Vec<Small<'_>>> {
+        let mut files = vec![("config.json", Cow::from(pretty(&self.config)))];
         if shards.len() > 1 {
             let mut total = 0u64;
+            // As text: a tree of values would be most of what a plan of many saves takes.
             let mut map = BTreeMap::new();
-            for shard in &shards {
+            for shard in shards {
                 total = total.checked_add(shard.bytes).ok_or_else(too_large)?;
-                map.extend(shard.tensors.iter().map(|t| (t.name.as_str(), shard.name.as_str())));
+                map.extend(self.tensors_of(shard).iter().map(|t| (t.name.as_str(), shard.name.as_str())));
             }
-            let index = json!({ "metadata": { "total_size": total }, "weight_map": map });
-            files.push(("model.safetensors.index.json".to_owned(), pretty(&index)));
+            files.push(("model.safetensors.index.json", Cow::from(index(total, &map))));
         }
-        files.extend(self.texts.iter().cloned());
+        files.extend(self.texts.iter().map(|(name, bytes)| (&**name, Cow::from(&**bytes))));
         Ok(files)
+    }
+
+    fn tensors_of(&self, shard: &Shard) -> &[TensorInfo] {
+        self.tensors.get(shard.tensors.clone()).unwrap_or(&[])
     }
 
     /// Files to copy, with their names.
@@ -111,11 +118,15 @@ impl ModelPlan {
     }
 }
 
+/// Name and bytes of a file beside the weights.
+type Small<'a> = (&'a str, Cow<'a, [u8]>);
+
 /// One weight file to be.
 #[derive(Debug)]
 struct Shard {
     name: String,
-    tensors: Vec<TensorInfo>,
+    /// Which of the plan's tensors.
+    tensors: Range<usize>,
     /// Of its tensors alone.
     bytes: u64,
 }
@@ -125,7 +136,8 @@ struct Shard {
 #[derive(Debug)]
 pub struct ModelWriter {
     folder: AtomicFolder,
-    shards: VecDeque<Shard>,
+    /// File name and tensors of each shard to come.
+    shards: VecDeque<(String, Vec<TensorInfo>)>,
     open: Option<SafetensorsWriter>,
     /// False once a tensor failed half-way: the folder can no longer become whole.
     sound: bool,
@@ -137,7 +149,7 @@ impl ModelWriter {
     /// Errors: those of [`AtomicFolder::create`] and of [`ModelPlan::planned_bytes`].
     pub fn create(path: &Path, overwrite: bool, plan: &ModelPlan) -> Result<Self> {
         let shards = plan.shards()?;
-        let files = plan.small_files()?;
+        let files = plan.small_files(&shards)?;
         let folder = AtomicFolder::create(path, overwrite)?;
         for (name, bytes) in &files {
             folder.text(name, bytes)?;
@@ -145,13 +157,14 @@ impl ModelWriter {
         for (from, name) in plan.copies()? {
             folder.copy(from, name)?;
         }
-        Ok(ModelWriter { folder, shards: shards.into(), open: None, sound: true })
+        let shards = shards.iter().map(|shard| (shard.name.clone(), plan.tensors_of(shard).to_vec())).collect();
+        Ok(ModelWriter { folder, shards, open: None, sound: true })
     }
 
     /// The tensor to be written next.
     pub fn expected(&self) -> Option<&TensorInfo> {
         let open = self.open.as_ref().and_then(SafetensorsWriter::expected);
-        open.or_else(|| self.shards.front().and_then(|shard| shard.tensors.first()))
+        open.or_else(|| self.shards.front().and_then(|(_, tensors)| tensors.first()))
     }
 
     /// Writes the tensor `name`, which must be the next of the plan, with what `fill` puts into the sink.
@@ -162,11 +175,11 @@ impl ModelWriter {
         let mut writer = match self.open.take() {
             Some(writer) => writer,
             None => {
-                let shard = self.shards.pop_front().ok_or_else(|| {
+                let (file, tensors) = self.shards.pop_front().ok_or_else(|| {
                     Fault::new("output.order", format!("`{name}` comes after the last tensor of the plan"))
                 })?;
-                let file = self.folder.file(&shard.name)?;
-                SafetensorsWriter::create(file, &shard.tensors, &METADATA)?
+                let file = self.folder.file(&file)?;
+                SafetensorsWriter::create(file, &tensors, &METADATA)?
             }
         };
         self.sound = false;
@@ -193,6 +206,18 @@ impl ModelWriter {
         }
         self.folder.commit()
     }
+}
+
+/// `model.safetensors.index.json`, laid out as [`pretty`] would.
+fn index(total: u64, map: &BTreeMap<&str, &str>) -> Vec<u8> {
+    let mut text = String::with_capacity(128 + 96 * map.len());
+    let _ = write!(text, "{{\n  \"metadata\": {{\n    \"total_size\": {total}\n  }},\n  \"weight_map\": {{");
+    for (at, (tensor, file)) in map.iter().enumerate() {
+        let comma = if at > 0 { "," } else { "" };
+        let _ = write!(text, "{comma}\n    {}: {}", Value::from(*tensor), Value::from(*file));
+    }
+    text.push_str("\n  }\n}\n");
+    text.into_bytes()
 }
 
 /// JSON as Hugging Face's libraries lay it out.

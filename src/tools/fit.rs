@@ -4,6 +4,7 @@ use super::levers::{Change, candidates, changed, in_words};
 use crate::memory::{Bytes, Place, Profile};
 use crate::plan::Plan;
 use crate::stages::{Facts, Target, lower};
+use crate::text::Span;
 
 /// What a search came to.
 pub enum Fit {
@@ -57,7 +58,7 @@ fn leaner(
 }
 
 /// Levers that only make sense together, in the order of the change.
-fn groups(change: &Change) -> Vec<(usize, &'static str)> {
+fn groups(change: &Change) -> Vec<(Span, &'static str)> {
     let mut groups = Vec::new();
     for lever in change {
         if !groups.contains(&lever.group()) {

@@ -17,6 +17,9 @@ use crate::text::Span;
 pub struct Lever {
     /// Index of the step.
     pub step: usize,
+    /// The statement that says the argument: the step's own, or the call that hands it on. Steps that share it change
+    /// together.
+    pub at: Span,
     pub argument: &'static str,
     pub val: Val,
     /// As it is written: `free_logits`, `batch=2`.
@@ -25,13 +28,13 @@ pub struct Lever {
 
 impl Lever {
     /// What it is pulled with: `accum` keeps the tokens of a smaller `batch`, `long` lets rows be shortened.
-    pub fn group(&self) -> (usize, &'static str) {
+    pub fn group(&self) -> (Span, &'static str) {
         let argument = match self.argument {
             "accum" => "batch",
             "long" => "max_len",
             argument => argument,
         };
-        (self.step, argument)
+        (self.at, argument)
     }
 }
 
@@ -59,9 +62,12 @@ pub fn edits(plan: &Plan, change: &Change) -> Option<Vec<(Span, String)>> {
         let arg = step.args.get(lever.argument)?;
         let (span, statement, written) = match &arg.from {
             Some(from) => (from.span, from.call, renamed(lever, from.name.as_deref()?)),
-            None if step.calls.is_empty() => (arg.span, step.span, lever.written.clone()),
-            None => return None,
+            None => (arg.span, step.span, lever.written.clone()),
         };
+        // A recipe of another file is not this one's to change; one of this file changes wherever it is called.
+        if statement.source != plan.source || (arg.from.is_none() && !changes_every_use(plan, change, lever)) {
+            return None;
+        }
         // What the command line sets is not the file's to change.
         if span.is_some_and(|span| span.source != plan.source) {
             return None;
@@ -90,6 +96,13 @@ pub fn edits(plan: &Plan, change: &Change) -> Option<Vec<(Span, String)>> {
     Some(edits)
 }
 
+/// Whether each step that comes of the lever's statement is changed alike.
+fn changes_every_use(plan: &Plan, change: &Change, lever: &Lever) -> bool {
+    let same = |other: &Lever| other.argument == lever.argument && other.written == lever.written;
+    let mut uses = plan.steps.iter().enumerate().filter(|(_, step)| step.span == lever.at);
+    uses.all(|(at, _)| change.iter().any(|other| other.step == at && same(other)))
+}
+
 /// A lever as it is written where the argument goes by another name.
 fn renamed(lever: &Lever, name: &str) -> String {
     match lever.written.split_once('=') {
@@ -108,9 +121,22 @@ pub fn in_words(plan: &Plan, change: &Change) -> String {
         };
         let words: Vec<String> = change.iter().filter(|lever| lever.step == at).map(name).collect();
         if !words.is_empty() {
-            parts.push(format!("`{}` on `{}` in line {}", words.join(" "), step.stage, step.line));
+            // What a recipe's body says is said once, at its own line.
+            let inside = !step.calls.is_empty() && change.iter().any(|lever| lever.step == at && lever.at == step.span);
+            let place = match inside {
+                true => format!("in the recipe that line {} calls", step.line),
+                false => format!("in line {}", step.line),
+            };
+            let part = format!("`{}` on `{}`", words.join(" "), step.stage);
+            match inside
+                && parts.iter().any(|(other, same): &(Span, String)| *other == step.span && same.starts_with(&part))
+            {
+                true => {}
+                false => parts.push((step.span, format!("{part} {place}"))),
+            }
         }
     }
+    let parts: Vec<String> = parts.into_iter().map(|(_, part)| part).collect();
     parts.join(" and ")
 }
 
@@ -164,8 +190,13 @@ fn reaches(plan: &Plan, step: &Step, argument: &str) -> bool {
     let Some(arg) = step.args.get(argument) else { return false };
     match &arg.from {
         Some(from) => from.name.is_some() && from.span.is_none_or(|span| span.source == plan.source),
-        None => step.calls.is_empty() && arg.span.is_none_or(|span| span.source == plan.source),
+        None => step.span.source == plan.source && arg.span.is_none_or(|span| span.source == plan.source),
     }
+}
+
+/// The statement that a lever of this argument changes.
+fn statement(step: &Step, argument: &str) -> Span {
+    step.args.get(argument).and_then(|arg| arg.from.as_ref()).map_or(step.span, |from| from.call)
 }
 
 /// Steps that train.
@@ -177,30 +208,39 @@ fn trains(plan: &Plan) -> impl Iterator<Item = (usize, &Step)> {
 fn offloaded(plan: &Plan, at: usize, step: &Step) -> Option<Lever> {
     let off = *step.args.val("offload") == Val::None && reaches(plan, step, "offload");
     let val = Val::Symbol("activations".into());
-    off.then(|| Lever { step: at, argument: "offload", val, written: "offload=activations".into() })
+    let said = statement(step, "offload");
+    off.then(|| Lever { step: at, at: said, argument: "offload", val, written: "offload=activations".into() })
 }
 
 /// Moments in 8 bits.
 fn eight_bit(plan: &Plan, at: usize, step: &Step) -> Option<Lever> {
     let wide = step.args.text("optim") == Some("adamw") && reaches(plan, step, "optim");
     let val = Val::Symbol("adamw8bit".into());
-    wide.then(|| Lever { step: at, argument: "optim", val, written: "optim=adamw8bit".into() })
+    let said = statement(step, "optim");
+    wide.then(|| Lever { step: at, at: said, argument: "optim", val, written: "optim=adamw8bit".into() })
 }
 
 /// A flag, on in every step that has it and has it off.
 fn switches(plan: &Plan, flag: &'static str) -> Change {
     let off = plan.steps.iter().enumerate().filter(|(_, step)| *step.args.val(flag) == Val::Bool(false));
     let off = off.filter(|(_, step)| reaches(plan, step, flag));
-    off.map(|(step, _)| Lever { step, argument: flag, val: Val::Bool(true), written: flag.to_owned() }).collect()
+    let lever = |(at, step): (usize, &Step)| Lever {
+        step: at,
+        at: statement(step, flag),
+        argument: flag,
+        val: Val::Bool(true),
+        written: flag.to_owned(),
+    };
+    off.map(lever).collect()
 }
 
 fn powers_to(most: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(2usize), |cut| cut.checked_mul(2)).take_while(move |cut| *cut <= most)
 }
 
-fn number(step: usize, argument: &'static str, n: usize) -> Lever {
+fn number(at: usize, step: &Step, argument: &'static str, n: usize) -> Lever {
     let val = Val::Int(i64::try_from(n).unwrap_or(i64::MAX));
-    Lever { step, argument, val, written: format!("{argument}={n}") }
+    Lever { step: at, at: statement(step, argument), argument, val, written: format!("{argument}={n}") }
 }
 
 fn smaller_batch(plan: &Plan, at: usize, step: &Step, cut: usize) -> Change {
@@ -208,7 +248,7 @@ fn smaller_batch(plan: &Plan, at: usize, step: &Step, cut: usize) -> Change {
     if !batch.is_multiple_of(cut) || !reaches(plan, step, "batch") || !reaches(plan, step, "accum") {
         return Vec::new();
     }
-    vec![number(at, "batch", batch / cut), number(at, "accum", accum.saturating_mul(cut))]
+    vec![number(at, step, "batch", batch / cut), number(at, step, "accum", accum.saturating_mul(cut))]
 }
 
 /// Rows of a shorter `max_len`, cut where they are longer.
@@ -220,10 +260,11 @@ fn shorter_rows(plan: &Plan, cut: usize) -> Change {
         if step.stage != "load data" || max_len / cut < 64 || fixed {
             continue;
         }
-        change.push(number(at, "max_len", max_len / cut));
+        change.push(number(at, step, "max_len", max_len / cut));
         if step.args.text("long") == Some("error") {
             let val = Val::Symbol("truncate".into());
-            change.push(Lever { step: at, argument: "long", val, written: "long=truncate".into() });
+            let said = statement(step, "long");
+            change.push(Lever { step: at, at: said, argument: "long", val, written: "long=truncate".into() });
         }
     }
     change
@@ -235,5 +276,5 @@ fn narrower_rank(plan: &Plan, at: usize, step: &Step, cut: usize) -> Option<Leve
     }
     let rank = step.args.int("rank")?;
     let rank = usize::try_from(rank).ok()? / cut;
-    (rank >= 2).then(|| number(at, "rank", rank))
+    (rank >= 2).then(|| number(at, step, "rank", rank))
 }

@@ -91,6 +91,7 @@ pub fn devices(catalog: &Catalog) -> Listing {
         ("disk", Align::Right),
         ("CUDA", Align::Right),
         ("bf16", Align::Left),
+        ("threads", Align::Right),
         ("", Align::Left),
     ]);
     let size = |bytes: Option<u64>| bytes.map_or_else(|| "–".to_owned(), |n| Bytes(n).to_string());
@@ -109,10 +110,11 @@ pub fn devices(catalog: &Catalog) -> Listing {
                 Some(false) => "no".into(),
                 None => "–".into(),
             },
+            device.threads.map_or_else(|| "–".to_owned(), |n| n.to_string()),
             decl.doc.replace('\n', " "),
         ];
         let json = serde_json::json!({"name": decl.name, "gpu": device.gpu, "ram": device.ram, "disk": device.disk,
-                                      "cuda": cuda, "bf16": bf16, "doc": decl.doc});
+                                      "cuda": cuda, "bf16": bf16, "threads": device.threads, "doc": decl.doc});
         list.push(row, json);
     }
     list

@@ -445,7 +445,7 @@ fn parameters<'a>(model: &'a Model, grads: &Gradients) -> Vec<(String, &'a Buf)>
         Gradients::Lora(_) => model.adapter.iter().flat_map(Adapter::matrices).collect(),
         Gradients::Full(_) => {
             let dense = |weight: &'a Weight| if let Weight::Dense(buf) = weight { Some(buf) } else { None };
-            model.shape.tensors().into_iter().map(|t| t.name).zip(model.tensors.iter().filter_map(dense)).collect()
+            model.shape.tensors().iter().map(|t| t.name.clone()).zip(model.tensors.iter().filter_map(dense)).collect()
         }
     }
 }

@@ -11,10 +11,10 @@ fn held_to(prefix: &str, form: Form) {
     model.adapter = Some(adapter("merged/adapter", &model.shape).1);
     let stored = tensors("merged/expected.safetensors");
     let mut seen = 0u64;
-    for tensor in model.shape.tensors() {
+    for tensor in model.shape.tensors().iter() {
         let Some(want) = stored.get(&format!("{prefix}.{}", tensor.name)) else { continue };
         let cols = tensor.dims().1;
-        for rows in merge_windows(&tensor) {
+        for rows in merge_windows(tensor) {
             let want = &want.values[rows.start * cols..rows.end * cols];
             let mut window = Buf::zeros(Spec::f32(&[want.len()]), &candle_core::Device::Cpu, None).expect("memory");
             merged(&model, Base::Held, &tensor.name, rows, window.view_mut()).expect("a window");

@@ -114,7 +114,7 @@ fn nf4_layers_hold_bitsandbytes_values() {
     let model = model("train-qlora/model", Form::dense(Float::F32).quantised(64, false));
     let stored = tensors("train-qlora/expected.safetensors");
     let mut seen = 0;
-    for tensor in model.shape.tensors() {
+    for tensor in model.shape.tensors().iter() {
         let Some(want) = stored.get(&format!("dequantised.{}", tensor.name)) else { continue };
         let (rows, cols) = tensor.dims();
         let mut got = Buf::zeros(Spec::f32(&[rows * cols]), &candle_core::Device::Cpu, None).expect("memory");

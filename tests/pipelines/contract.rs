@@ -256,6 +256,7 @@ fn the_run_folder_holds_what_is_documented() {
         "metrics.jsonl",
         "timing.jsonl",
         "memory.json",
+        "process.json",
         "adapter/adapter_config.json",
         "adapter/adapter_model.safetensors",
     ] {
@@ -286,6 +287,10 @@ fn the_run_folder_holds_what_is_documented() {
     for row in read("memory.json").as_array().expect("rows") {
         keys(row, &["stage", "phase", "place", "planned", "measured"]);
     }
+
+    let process = read("process.json");
+    keys(&process, &["planned_ram", "peak_resident"]);
+    assert!(process["planned_ram"].as_u64() > Some(1 << 20), "{process}");
 
     desk.tunepipe(&["run", "-q", "r.tp"]).ended(0);
     let second = fs::canonicalize(&latest).expect("latest");

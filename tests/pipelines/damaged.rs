@@ -104,7 +104,7 @@ const DAMAGES: &[Damage] = &[
 ];
 
 /// Pages that no file of a test can bring about: they hang on rights, on the machine, or on another program.
-const NONE: [&str; 3] = ["file.denied", "file.io", "file.changed"];
+const NONE: [&str; 4] = ["file.denied", "file.no_map", "file.io", "file.changed"];
 
 #[test]
 fn pages_of_damaged_files_show_what_is_printed() {

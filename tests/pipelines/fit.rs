@@ -73,3 +73,33 @@ fn what_cannot_fit_is_said_with_what_it_needs() {
     assert!(told.out.starts_with("nothing fits") && told.out.contains("of 1.00 MiB"), "{}", told.out);
     assert_eq!(fs::read_to_string(desk.path("hopeless.tp")).expect("text"), SMALL.replace("20MiB", "1MiB"));
 }
+
+/// A lever inside a recipe of the file changes every use of it, and each use is planned with it.
+#[test]
+fn a_recipe_of_the_file_is_patched_where_it_stands() {
+    let desk = Desk::new();
+    let text = "tunepipe 1\nbudget ram=24MiB\nrecipe tune(n: Int, model: Model, data: Data)\n\
+                \x20 train lora batch=24 steps=n  # kept: why\nload model \"model\" as a\nload model \"model\" as b\n\
+                load data \"rows.jsonl\" format=completion\ntune n=2 model=a\ntune n=3 model=b\n";
+    desk.write("r.tp", text);
+    desk.tunepipe(&["check", "-q", "r.tp"]).ended(4);
+    let told = desk.tunepipe(&["fit", "r.tp", "--write", "--json"]).ended(0).json();
+    let patched = fs::read_to_string(desk.path("r.tp")).expect("text");
+    let changed: Vec<(&str, &str)> = text.lines().zip(patched.lines()).filter(|(old, new)| old != new).collect();
+    assert_eq!(changed.len(), 1, "{patched}");
+    assert!(changed[0].1.starts_with("  train lora ") && changed[0].1.ends_with("  # kept: why"), "{patched}");
+    // Said once, though two steps come of it.
+    assert_eq!(told["change"].as_str().map(|words| words.matches("train lora").count()), Some(1), "{told}");
+    assert!(told["change"].as_str().is_some_and(|words| words.contains("in the recipe")), "{told}");
+    desk.tunepipe(&["check", "-q", "r.tp"]).ended(0);
+    let told = desk.tunepipe(&["fit", "r.tp"]).ended(0);
+    assert!(told.out.starts_with("fits as it is"), "{}", told.out);
+
+    // A recipe of another file is not this file's to change.
+    desk.write("team.tp", "tunepipe 1\nrecipe tune(model: Model, data: Data)\n  train lora batch=24 steps=2\n");
+    let used = "tunepipe 1\nuse \"team.tp\"\nbudget ram=24MiB\nload model \"model\"\nload data \"rows.jsonl\" format=completion\ntune\n";
+    desk.write("used.tp", used);
+    let told = desk.tunepipe(&["fit", "used.tp", "--json"]).json();
+    assert!(!told["change"].to_string().contains("recompute"), "{told}");
+    assert_eq!(fs::read_to_string(desk.path("team.tp")).expect("text").matches("batch=24").count(), 1);
+}

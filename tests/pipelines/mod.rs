@@ -14,6 +14,8 @@ mod many;
 mod mapped;
 mod nothing_lost;
 mod offload;
+mod plans;
+mod published;
 mod quickstart;
 mod real;
 mod recipes;

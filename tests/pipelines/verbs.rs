@@ -363,3 +363,40 @@ fn an_answer_in_json_is_json_whatever_goes_wrong() {
         assert!(code == 0 || json["ok"] != true, "{arguments:?}: {json}");
     }
 }
+
+/// What threads hold is planned for the machine that is meant, not for the one that plans.
+#[test]
+fn a_machine_without_a_card_may_say_its_threads() {
+    const LEARN: &str = "load model \"model\"\nload data \"rows.jsonl\" format=completion\ntrain lora steps=2\n";
+    let desk = Desk::new();
+    let slabs = |threads: Option<usize>, budget: &str| -> (u64, String) {
+        desk.write("t.tp", &format!("tunepipe 1\nbudget ram=8GiB{budget}\n{LEARN}"));
+        let told = desk.with_threads(threads, &["plan", "--json", "t.tp"]).ended(0).json();
+        let target = &told["targets"][0];
+        let holdings = target["stages"][0]["phases"][0]["holdings"].as_array().expect("holdings").clone();
+        let slabs = holdings.iter().find(|holding| holding["name"] == "matmul slabs").expect("slabs");
+        (slabs["bytes"].as_u64().expect("bytes"), target.to_string())
+    };
+    let (two, _) = slabs(Some(2), "");
+    let (here, notes) = slabs(Some(2), " threads=2");
+    assert!(two == here && !notes.contains("planned for a machine"), "{notes}");
+    // A slab a thread, and the calling one's.
+    let (many, notes) = slabs(Some(2), " threads=11");
+    assert_eq!(many, two / 3 * 12);
+    assert!(notes.contains("planned for a machine with 11 threads"), "{notes}");
+    assert_eq!(slabs(Some(3), " threads=11").0, many, "whatever plans it");
+    let told = desk.with_threads(Some(2), &["run", "t.tp"]).ended(0);
+    assert!(told.err.contains("the budget is for 11 threads, and this run has 2"), "{}", told.err);
+    let told = desk.with_threads(Some(11), &["run", "t.tp"]).ended(0);
+    assert!(!told.err.contains("the budget is for"), "{}", told.err);
+
+    let code = |budget: &str| {
+        desk.write("w.tp", &format!("tunepipe 1\nbudget {budget}\n{LEARN}"));
+        let told = desk.tunepipe(&["check", "w.tp", "--json"]).ended(1).json();
+        told["diagnostics"][0]["code"].as_str().expect("a code").to_owned()
+    };
+    assert_eq!(code("gpu=8GiB threads=4"), "arg.idle");
+    assert_eq!(code("ram=8GiB threads=0"), "type.range");
+    assert_eq!(code("ram=8GiB threads=2 threads=2"), "arg.twice");
+    assert_eq!(code("ram=8GiB threads=many"), "name.unknown");
+}

@@ -5,12 +5,13 @@
 
 mod bytes;
 mod core;
+mod decoder;
 mod gguf;
 mod special;
 mod stream;
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -19,6 +20,7 @@ use crate::store::gguf::GgufVocab;
 use crate::text::{Fault, Result};
 use special::Special;
 
+pub use decoder::Decoder;
 pub use stream::TextStream;
 
 /// Where a `tokenizer.json` is.
@@ -46,7 +48,7 @@ pub(super) type Offsets = (usize, usize);
 /// A tokenizer with what surrounds it: special tokens, and the chat template of its model.
 pub struct Tokenizer {
     /// Without post-processor, truncation and padding: those are ours to do.
-    core: tokenizers::Tokenizer,
+    core: Arc<tokenizers::Tokenizer>,
     /// The same, but to which the text of a special token is text; made when first asked for.
     literal: OnceLock<tokenizers::Tokenizer>,
     /// The `tokenizer.json` as it was read or written.
@@ -132,7 +134,16 @@ impl Tokenizer {
             core.with_model(model);
         }
         let vocab_size = highest.max(declared);
-        Ok(Tokenizer { core, literal: OnceLock::new(), json, config, special, vocab_size, chat_template, notes })
+        Ok(Tokenizer {
+            core: Arc::new(core),
+            literal: OnceLock::new(),
+            json,
+            config,
+            special,
+            vocab_size,
+            chat_template,
+            notes,
+        })
     }
 
     /// Ids of a text, with nothing added before or after. With `specials_parsed` the text of a special token
@@ -142,7 +153,7 @@ impl Tokenizer {
             &self.core
         } else {
             self.literal.get_or_init(|| {
-                let mut literal = self.core.clone();
+                let mut literal = (*self.core).clone();
                 literal.set_encode_special_tokens(true);
                 literal
             })
@@ -160,6 +171,11 @@ impl Tokenizer {
     /// The text of ids, special tokens left out. Ids that the vocabulary lacks are left out too.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         self.core.decode(ids, true).map_err(|e| unencodable(&e.to_string()))
+    }
+
+    /// What it takes to write ids out, shared with this tokenizer and alive without it.
+    pub fn decoder(&self) -> Decoder {
+        Decoder::new(self.core.clone(), self.json.len())
     }
 
     /// The text of ids, special tokens written out: what a person who looks at tokens wants to see.

@@ -34,7 +34,7 @@ fn dropping(model: &Model, rows: &Rows, keep: Keep, keep_logits: bool, key: Opti
     let loss = { learn }().expect("a pass") / batch.counted() as f64;
     let names: Vec<String> = match &model.adapter {
         Some(adapter) => adapter.matrices().into_iter().map(|(name, _)| name).collect(),
-        None => model.shape.tensors().into_iter().map(|t| t.name).collect(),
+        None => model.shape.tensors().iter().map(|t| t.name.clone()).collect(),
     };
     let values = |buf: &Buf| buf.view().cpu::<f32>().expect("f32").to_vec();
     (loss, names.into_iter().zip(grads.buffers().into_iter().map(values)).collect())

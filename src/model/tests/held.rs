@@ -55,7 +55,7 @@ pub(super) fn values(model: &Model) -> Vec<Vec<f32>> {
         weight.write(0..len, buf.view_mut()).expect("values");
         buf.view().cpu::<f32>().expect("f32").to_vec()
     };
-    model.shape.tensors().into_iter().zip(&model.tensors).map(value).collect()
+    model.shape.tensors().iter().cloned().zip(&model.tensors).map(value).collect()
 }
 
 #[test]

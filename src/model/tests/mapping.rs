@@ -24,7 +24,7 @@ impl AsRef<[u8]> for Shared {
 impl Stored {
     fn new(shape: &Shape, float: Float) -> Stored {
         let lively = Lively { seed: 3, shape: shape.clone() };
-        let store = |tensor: Tensor| {
+        let store = |tensor: &Tensor| {
             let (rows, cols) = tensor.dims();
             let mut values = vec![0f32; rows * cols];
             lively.read(&tensor.name, 0..rows, &mut values).expect("values");
@@ -38,9 +38,9 @@ impl Stored {
             }
             bytes.resize(bytes.len().next_multiple_of(4), 0);
             let words = bytes.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().expect("four bytes")));
-            (tensor.name, Arc::new(words.collect()))
+            (tensor.name.clone(), Arc::new(words.collect()))
         };
-        Stored { float, tensors: shape.tensors().into_iter().map(store).collect() }
+        Stored { float, tensors: shape.tensors().iter().map(store).collect() }
     }
 
     fn lent(&self, name: &str, shape: &[usize]) -> Lent {

@@ -24,7 +24,7 @@ pub(crate) struct Lively {
 
 impl WeightSource for Lively {
     fn read(&self, name: &str, rows: Range<usize>, out: &mut [f32]) -> Result<()> {
-        let tensor = self.shape.tensors().into_iter().find(|t| t.name == name).expect("a known tensor");
+        let tensor = self.shape.tensors().iter().find(|t| t.name == name).cloned().expect("a known tensor");
         let (mean, deviation) = match tensor.role {
             Role::Norm => (1.0, 0.1),
             Role::Bias(_) => (0.0, 0.1),

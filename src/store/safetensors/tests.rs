@@ -218,3 +218,22 @@ proptest! {
         }
     }
 }
+
+/// The header is written without a tree of values; it is the text that the tree would have.
+#[test]
+fn a_header_is_the_json_it_stands_for() {
+    let tensors = [
+        TensorInfo::new("a \"quoted\" näme", &[2, 3], StoredType::BF16),
+        TensorInfo::new("vector", &[5], StoredType::F32),
+        TensorInfo::new("scalar", &[], StoredType::F32),
+    ];
+    for metadata in [&[][..], &[("format", "pt"), ("by", "\\")][..]] {
+        let bytes = header_bytes(&tensors, metadata).unwrap();
+        let text = std::str::from_utf8(&bytes[8..]).unwrap();
+        let value: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert_eq!(value.to_string(), text.trim_end());
+        assert_eq!(value["vector"]["data_offsets"], serde_json::json!([12, 32]));
+        assert_eq!(value.get("__metadata__").is_some(), !metadata.is_empty());
+    }
+    assert_eq!(header_bytes(&[tensors[1].clone(), tensors[1].clone()], &[]).unwrap_err().code, "output.twice");
+}

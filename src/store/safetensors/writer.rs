@@ -1,8 +1,9 @@
 //! Writing a safetensors file in one pass: the header first, then one tensor after the other, nothing kept.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::fmt::Write;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::store::disk::encode;
 use crate::store::types::{StoredType, TensorInfo, shape_text};
@@ -14,11 +15,15 @@ use crate::text::{Fault, Result};
 ///
 /// Errors: `size.overflow`; `output.dtype` for types that safetensors has not; `output.twice`.
 pub fn header_bytes(tensors: &[TensorInfo], metadata: &[(&str, &str)]) -> Result<Vec<u8>> {
-    let mut header = Map::new();
+    // Written out as text: a plan makes this for every save, and a tree of values would be most of its time.
+    let quoted = |text: &str| Value::from(text).to_string();
+    let mut json = String::with_capacity(64 + 112 * tensors.len());
+    json.push('{');
     if !metadata.is_empty() {
-        let entries: Map<String, Value> = metadata.iter().map(|(k, v)| ((*k).to_owned(), json!(v))).collect();
-        header.insert("__metadata__".to_owned(), Value::Object(entries));
+        let entries: Vec<String> = metadata.iter().map(|(k, v)| format!("{}:{}", quoted(k), quoted(v))).collect();
+        let _ = write!(json, "\"__metadata__\":{{{}}}", entries.join(","));
     }
+    let mut names = HashSet::with_capacity(tensors.len());
     let mut begin = 0u64;
     for tensor in tensors {
         let Some(dtype) = tensor.dtype.safetensors_name() else {
@@ -27,13 +32,21 @@ pub fn header_bytes(tensors: &[TensorInfo], metadata: &[(&str, &str)]) -> Result
         let end = begin.checked_add(tensor.bytes()?).ok_or_else(|| {
             Fault::new("size.overflow", format!("the file that ends in `{}` is too large", tensor.name))
         })?;
-        let entry = json!({ "dtype": dtype, "shape": tensor.shape, "data_offsets": [begin, end] });
-        if header.insert(tensor.name.clone(), entry).is_some() {
+        if !names.insert(&*tensor.name) {
             return Err(Fault::new("output.twice", format!("`{}` would be written twice", tensor.name)));
         }
+        if json.len() > 1 {
+            json.push(',');
+        }
+        let _ = write!(json, "{}:{{\"dtype\":{},\"shape\":[", quoted(&tensor.name), quoted(dtype));
+        for (at, size) in tensor.shape.iter().enumerate() {
+            let _ = write!(json, "{}{size}", if at > 0 { "," } else { "" });
+        }
+        let _ = write!(json, "],\"data_offsets\":[{begin},{end}]}}");
         begin = end;
     }
-    let mut json = Value::Object(header).to_string().into_bytes();
+    json.push('}');
+    let mut json = json.into_bytes();
     json.resize(json.len().next_multiple_of(8), b' ');
     let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
     bytes.extend_from_slice(&json);

@@ -295,6 +295,11 @@ impl ModelSource {
         &self.tokenizer
     }
 
+    /// Lets the tokenizer's own data go, some MiB of a large vocabulary, once what was needed is made from it.
+    pub fn forget_tokenizer(&mut self) {
+        self.tokenizer = TokenizerSource::Missing("its tokenizer was read and let go".to_owned());
+    }
+
     /// Files to copy along when a model made from this one is saved ([`CARRIED`]).
     pub fn carried_files(&self) -> &[PathBuf] {
         &self.carried

@@ -131,3 +131,10 @@ fn a_writer_holds_its_caller_to_the_plan() {
     assert_eq!(ModelWriter::create(&dir.path().join("new"), false, &evil).unwrap_err().code, "output.name");
     assert!(!dir.path().join("new").exists());
 }
+
+#[test]
+fn an_index_written_as_text_is_the_json_it_stands_for() {
+    let map = BTreeMap::from([("model.\"odd\"\n", "a.safetensors"), ("model.a", "b.safetensors")]);
+    let value = json!({ "metadata": { "total_size": 7 }, "weight_map": map });
+    assert_eq!(index(7, &map), pretty(&value));
+}
