@@ -2,15 +2,14 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use rustix::fs::{Advice, fadvise};
-use tunepipe::kernels::{Heap, Pool};
+use tunepipe::kernels::{Heap, Pool, ViewMut};
 use tunepipe::memory::meter;
-use tunepipe::model::{
-    Adapter, Base, Float, Form, LoraSettings, Model, Proj, Random, Shape, merge_window, merge_windows, merged,
-};
-use tunepipe::stages::FileWeights;
+use tunepipe::model::{Adapter, Base, Float, Form, LoraSettings, Model, Proj, Random, Shape, merge_window, merged};
+use tunepipe::stages::{FileWeights, pour};
 use tunepipe::store::{ModelPlan, ModelSource, ModelWriter, StoredType, TensorInfo};
 
 use crate::{Outcome, Wish, line, median, products, seconds};
@@ -63,19 +62,12 @@ pub fn save(wish: &Wish) -> Outcome {
 
 fn write(model: &Model, path: &Path, plan: &ModelPlan) -> tunepipe::text::Result<()> {
     let tensors = model.shape.tensors();
-    let mut window = Heap.take("", merge_window(&tensors))?;
+    let window = merge_window(&tensors);
+    let windows = [Heap.take("", window.clone())?, Heap.take("", window)?];
     let mut writer = ModelWriter::create(path, false, plan)?;
-    for tensor in tensors.iter() {
-        writer.next_tensor(&tensor.name, |sink| {
-            let columns = tensor.dims().1;
-            for rows in merge_windows(tensor) {
-                let len = rows.len() * columns;
-                merged(model, Base::Held, &tensor.name, rows, window.view_mut().slice(0..len))?;
-                sink.write_f32(window.view().slice(0..len).cpu::<f32>()?)?;
-            }
-            Ok(())
-        })?;
-    }
+    let make =
+        |at: usize, rows: Range<usize>, out: ViewMut<'_>| merged(model, Base::Held, &tensors[at].name, rows, out);
+    pour(&tensors, &mut writer, Float::Bf16, windows, &make, &mut |_| {})?;
     writer.commit()
 }
 

@@ -9,7 +9,7 @@ use super::held::Model;
 use super::source::WeightSource;
 use super::tensors::{Role, Tensor};
 use super::weight::Weight;
-use super::windows::{largest_window, rows_per_window, windows};
+use super::windows::{largest_window, rows_under, windows};
 use crate::kernels::{self, Mat, MatMut, Spec, ViewMut};
 use crate::text::{Fault, Result};
 
@@ -20,6 +20,14 @@ pub enum Base<'a> {
     Held,
     /// The source's own weights.
     Source(&'a dyn WeightSource),
+}
+
+/// Bytes that one window of f32 should stay under: two of them, one that is made and one that is written, and what they are
+/// made of lie in a core's second cache or not far from it.
+const WINDOW_BYTES: usize = 2 << 20;
+
+fn rows_per_window(cols: usize) -> usize {
+    rows_under(WINDOW_BYTES, cols)
 }
 
 /// The windows of a tensor's rows in which it is merged. They follow from its shape alone, so a model merged at once

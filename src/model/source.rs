@@ -11,7 +11,7 @@ use crate::kernels::{Key, Lent, ViewMut, normal4};
 use crate::text::{Fault, Result};
 
 /// Gives the values of a model's tensors, a window of rows at a time.
-pub trait WeightSource {
+pub trait WeightSource: Sync {
     /// Writes the rows `rows` of tensor `name` as f32 into `out`, which has exactly their length. A vector is one row
     /// for each element.
     fn read(&self, name: &str, rows: Range<usize>, out: &mut [f32]) -> Result<()>;

@@ -12,7 +12,12 @@ const WINDOW_BYTES: usize = 64 << 20;
 /// Rows of a window over f32 rows of `width` elements: a multiple of 128, at least 128, and no more than 64 MiB where
 /// that allows it.
 pub fn rows_per_window(width: usize) -> usize {
-    let fitting = WINDOW_BYTES / 4 / width.max(1);
+    rows_under(WINDOW_BYTES, width)
+}
+
+/// The same for another size than 64 MiB.
+pub fn rows_under(bytes: usize, width: usize) -> usize {
+    let fitting = bytes / 4 / width.max(1);
     (fitting / FEWEST_ROWS * FEWEST_ROWS).max(FEWEST_ROWS)
 }
 

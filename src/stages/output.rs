@@ -1,15 +1,17 @@
 //! A Hugging Face folder as a stage's output: what will lie in it, and the values that go there.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::bridge::{FileWeights, holdings_of};
+use super::pour::pour;
 use super::world::{ModelDesc, Origin, blame};
 use super::{Body, Count, Job, Lowered, Refusal, World};
 use crate::data::ChatTemplate;
-use crate::kernels::{self, Buf, Pool, Spec};
+use crate::kernels::{self, Buf, Pool, Spec, ViewMut};
 use crate::memory::{Holding, Kept, Phase, Place};
 use crate::model::{Base, Float, Model, Random, Tensor, merge_window, merge_windows, merged};
 use crate::plan::{Step, Val, ValueId};
@@ -148,8 +150,8 @@ pub fn write(
     let mut holdings =
         vec![file.clone(), Holding::new("write buffer", Place::Ram, WRITE_BUFFER as u64 + (256 << 10), "")];
     let place = world.target.place();
-    let window = vec![("write window", merge_window(&model.shape.tensors()))];
-    holdings.extend(holdings_of(&window, place, "")?);
+    let window = ("write window", merge_window(&model.shape.tensors()));
+    holdings.extend(holdings_of(&[window.clone(), window], place, "")?);
     let mut phases = Vec::new();
     if !streamed {
         let whole: Vec<_> = model
@@ -195,60 +197,29 @@ impl Body for Write {
             }
             Some(Origin::Absent) => return Err(Fault::new("model.absent", "the model's files are not there")),
         };
-        let mut window = pool.take("write window", merge_window(&tensors))?;
+        let window = merge_window(&tensors);
+        let (mut one, other) = (pool.take("write window", window.clone())?, pool.take("write window", window)?);
         let whole = match self.streamed {
             true => None,
-            false => Some(merge_all(model, base, &tensors, self.float, &mut window, &pool)?),
+            false => Some(merge_all(model, base, &tensors, self.float, &mut one, &pool)?),
         };
         let mut writer = ModelWriter::create(&path, overwrite, &folder)?;
         let total = model.shape.parameters();
-        let mut done = 0u64;
-        for (at, tensor) in tensors.iter().enumerate() {
-            writer.next_tensor(&tensor.name, |sink| {
-                let columns = tensor.dims().1;
-                for rows in merge_windows(tensor) {
-                    let elements = rows.start * columns..rows.end * columns;
-                    let len = elements.len();
-                    let mut part = window.view_mut().slice(0..len);
-                    match &whole {
-                        None => merged(model, base, &tensor.name, rows, part.reborrow())?,
-                        Some(whole) => kernels::widen(part.reborrow(), whole[at].view().slice(elements))?,
-                    }
-                    let values = part.as_view();
-                    let values = values.cpu::<f32>()?;
-                    storable(&tensor.name, values, self.float)?;
-                    sink.write_f32(values)?;
-                    done += len as u64;
-                    watch.progress("writing", done, total, Count::Values);
-                }
-                Ok(())
-            })?;
-        }
+        let make = |at: usize, rows: Range<usize>, out: ViewMut<'_>| match &whole {
+            None => merged(model, base, &tensors[at].name, rows, out),
+            Some(whole) => {
+                let columns = tensors[at].dims().1;
+                kernels::widen(out, whole[at].view().slice(rows.start * columns..rows.end * columns))
+            }
+        };
+        let mut progress = |done| watch.progress("writing", done, total, Count::Values);
+        pour(&tensors, &mut writer, self.float, [one, other], &make, &mut progress)?;
         writer.commit()?;
         watch.finish();
         let bytes = job.wrote(&path)?;
         job.watch.saved(self.what, &path, bytes);
         Ok(())
     }
-}
-
-/// Refuses what a file of this type cannot hold: a model with NaN in it is no result.
-pub fn storable(name: &str, values: &[f32], float: Float) -> Result<()> {
-    // Above this a value rounds to infinity.
-    let most = match float {
-        Float::F16 => 65519.0f32,
-        _ => f32::MAX,
-    };
-    // By blocks, so that the comparison runs in vectors.
-    let fits = |block: &[f32]| block.iter().fold(true, |fits, x| fits & (x.abs() <= most));
-    let Some(block) = values.chunks(4096).find(|block| !fits(block)) else { return Ok(()) };
-    let worst = block.iter().copied().find(|x| x.is_nan() || x.abs() > most).unwrap_or(f32::NAN);
-    let fault = Fault::new("save.not_finite", format!("`{name}` holds {worst}, which {} cannot", float.name()));
-    Err(if worst.is_finite() {
-        fault.help("dtype=bf16, or dtype=f32")
-    } else {
-        fault.note("nothing was saved: a model with such a value computes nothing")
-    })
 }
 
 /// The whole merged model, in the type it will be saved in.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::output::storable;
+use super::pour::storable;
 use super::world::blame;
 use super::{Body, Job, Lowered, Refusal, Stage, World};
 use crate::memory::{Holding, Kept, Phase, Place};
