@@ -55,6 +55,7 @@ const WORKS: &[(&str, Work)] = &[
     ("full-recompute", |wish| steps::run("full-recompute", wish)),
     ("lora-long", |wish| steps::run("lora-long", wish)),
     ("lora-long-recompute", |wish| steps::run("lora-long-recompute", wish)),
+    ("growth", steps::growth),
     ("nf4", values::nf4),
     ("save", files::save),
     ("load", files::load),

@@ -1,6 +1,6 @@
 //! Whole optimizer steps, beside their products alone.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tunepipe::kernels::{Heap, clock_start, clock_stop};
 use tunepipe::model::{Extent, Form, LoraSettings, Model, NOT_COUNTED, Proj, Random};
 use tunepipe::train::{Micro, Settings, Trainable, Trainer, Window};
@@ -13,11 +13,29 @@ const RANK: usize = 8;
 
 pub fn run(name: &str, wish: &Wish) -> Outcome {
     let long = name.contains("long");
+    let rounds = if long { wish.rounds.div_ceil(2) } else { wish.rounds };
+    let (rows, length) = if long { (1, 4096) } else { (4, 256) };
+    Ok(vec![timed(name, rows, length, &Wish { rounds, ..*wish })?])
+}
+
+/// LoRA steps of one to eight rows of 256 tokens: what a token takes, against the smallest step's.
+pub fn growth(wish: &Wish) -> Outcome {
+    let mut lines: Vec<Value> = Vec::new();
+    for rows in [1, 2, 4, 8] {
+        let name = format!("lora {rows}x256");
+        let mut line = timed(&name, rows, 256, &Wish { alone: true, profile: false, ..*wish })?;
+        let rate = |line: &Value| line["tokens_per_s"].as_f64().unwrap_or(f64::NAN);
+        line["a_token_takes_times"] = json!(rate(lines.first().unwrap_or(&line)) / rate(&line));
+        lines.push(line);
+    }
+    Ok(lines)
+}
+
+/// Steps of `rows` rows of `length` tokens.
+fn timed(name: &str, rows: usize, length: usize, wish: &Wish) -> Result<Value, Box<dyn std::error::Error>> {
     let full = name.starts_with("full");
     let recompute = name.contains("recompute");
-    let (rows, length) = if long { (1, 4096) } else { (4, 256) };
     let step = Step { rows, length, rank: (!full).then_some(RANK), recompute };
-    let rounds = if long { wish.rounds.div_ceil(2) } else { wish.rounds };
 
     let shape = shape()?;
     let mut model =
@@ -39,7 +57,7 @@ pub fn run(name: &str, wish: &Wish) -> Outcome {
     let mut peak = machine::peak_mib();
     let (mut steps, mut alone) = (Vec::new(), Vec::new());
     clock_start();
-    for _ in 0..rounds {
+    for _ in 0..wish.rounds {
         let mut learnt = Ok(());
         steps.push(Took::of(|| learnt = trainer.step(&window).map(|_| ())));
         learnt?;
@@ -71,10 +89,11 @@ pub fn run(name: &str, wish: &Wish) -> Outcome {
         let counted: f64 = clock.iter().map(|(_, time)| time.as_secs_f64()).sum();
         let parts = clock.iter().map(|(work, time)| (work.name(), time.as_secs_f64()));
         let parts = parts.chain([("between kernels", whole - counted)]);
-        let part = |(what, s): (&str, f64)| json!({ "what": what, "ms": s / rounds as f64 * 1e3, "share": s / whole });
+        let part =
+            |(what, s): (&str, f64)| json!({ "what": what, "ms": s / wish.rounds as f64 * 1e3, "share": s / whole });
         result["profile"] = parts.filter(|(_, s)| *s > 0.0).map(part).collect();
     }
-    Ok(vec![result])
+    Ok(result)
 }
 
 /// Rows of one length whose tokens all count.
