@@ -5,11 +5,12 @@ use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::Path;
 
+use half::slice::HalfFloatSliceExt;
 use rustix::fs::{Advice, fadvise};
-use tunepipe::kernels::{Heap, Pool, ViewMut};
+use tunepipe::kernels::{Heap, ViewMut};
 use tunepipe::memory::meter;
-use tunepipe::model::{Adapter, Base, Float, Form, LoraSettings, Model, Proj, Random, Shape, merge_window, merged};
-use tunepipe::stages::{FileWeights, pour};
+use tunepipe::model::{Adapter, Base, Float, Form, LoraSettings, Model, Proj, Random, Shape, merged};
+use tunepipe::stages::{FileWeights, Windows, pour};
 use tunepipe::store::{ModelPlan, ModelSource, ModelWriter, StoredType, TensorInfo};
 
 use crate::{Outcome, Wish, line, median, products, seconds};
@@ -62,12 +63,11 @@ pub fn save(wish: &Wish) -> Outcome {
 
 fn write(model: &Model, path: &Path, plan: &ModelPlan) -> tunepipe::text::Result<()> {
     let tensors = model.shape.tensors();
-    let window = merge_window(&tensors);
-    let windows = [Heap.take("", window.clone())?, Heap.take("", window)?];
+    let windows = Windows::take("", &tensors, Float::Bf16, &Heap)?;
     let mut writer = ModelWriter::create(path, false, plan)?;
     let make =
         |at: usize, rows: Range<usize>, out: ViewMut<'_>| merged(model, Base::Held, &tensors[at].name, rows, out);
-    pour(&tensors, &mut writer, Float::Bf16, windows, &make, &mut |_| {})?;
+    pour(&tensors, &mut writer, windows, &make, &mut |_| {})?;
     writer.commit()
 }
 
@@ -98,7 +98,7 @@ pub fn load(wish: &Wish) -> Outcome {
             let mut left = tensor.elements()? as usize;
             while left > 0 {
                 let part = left.min(noise.len());
-                sink.write_bf16(&noise[..part])?;
+                sink.write_16(StoredType::BF16, noise[..part].reinterpret_cast())?;
                 left -= part;
             }
             Ok(())

@@ -33,7 +33,7 @@ pub use bridge::FileWeights;
 pub use facts::Facts;
 pub use job::{Body, Job, LedgerPool, Seen};
 pub use lower::{Lowering, lower};
-pub use pour::pour;
+pub use pour::{Windows, pour};
 pub use preview::{Preview, positions, previews};
 pub use run_home::RunHome;
 pub use target::Target;

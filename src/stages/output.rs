@@ -7,13 +7,13 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::bridge::{FileWeights, holdings_of};
-use super::pour::pour;
+use super::pour::{Windows, pour};
 use super::world::{ModelDesc, Origin, blame};
 use super::{Body, Count, Job, Lowered, Refusal, World};
 use crate::data::ChatTemplate;
 use crate::kernels::{self, Buf, Pool, Spec, ViewMut};
 use crate::memory::{Holding, Kept, Phase, Place};
-use crate::model::{Base, Float, Model, Random, Tensor, merge_window, merge_windows, merged};
+use crate::model::{Base, Float, Model, Random, Tensor, merge_windows, merged};
 use crate::plan::{Step, Val, ValueId};
 use crate::store::{ModelPlan, ModelWriter, StoredType, TensorInfo, WRITE_BUFFER};
 use crate::text::{Fault, Result};
@@ -150,8 +150,9 @@ pub fn write(
     let mut holdings =
         vec![file.clone(), Holding::new("write buffer", Place::Ram, WRITE_BUFFER as u64 + (256 << 10), "")];
     let place = world.target.place();
-    let window = ("write window", merge_window(&model.shape.tensors()));
-    holdings.extend(holdings_of(&[window.clone(), window], place, "")?);
+    let windows =
+        Windows::specs(&model.shape.tensors(), float_of(dtype)).into_iter().map(|spec| ("write window", spec));
+    holdings.extend(holdings_of(&windows.collect::<Vec<_>>(), place, "")?);
     let mut phases = Vec::new();
     if !streamed {
         let whole: Vec<_> = model
@@ -197,11 +198,10 @@ impl Body for Write {
             }
             Some(Origin::Absent) => return Err(Fault::new("model.absent", "the model's files are not there")),
         };
-        let window = merge_window(&tensors);
-        let (mut one, other) = (pool.take("write window", window.clone())?, pool.take("write window", window)?);
+        let mut windows = Windows::take("write window", &tensors, self.float, &pool)?;
         let whole = match self.streamed {
             true => None,
-            false => Some(merge_all(model, base, &tensors, self.float, &mut one, &pool)?),
+            false => Some(merge_all(model, base, &tensors, self.float, windows.values(), &pool)?),
         };
         let mut writer = ModelWriter::create(&path, overwrite, &folder)?;
         let total = model.shape.parameters();
@@ -213,7 +213,7 @@ impl Body for Write {
             }
         };
         let mut progress = |done| watch.progress("writing", done, total, Count::Values);
-        pour(&tensors, &mut writer, self.float, [one, other], &make, &mut progress)?;
+        pour(&tensors, &mut writer, windows, &make, &mut progress)?;
         writer.commit()?;
         watch.finish();
         let bytes = job.wrote(&path)?;

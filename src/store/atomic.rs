@@ -80,8 +80,17 @@ impl AtomicFile {
         AtomicFile { file, held: Vec::with_capacity(WRITE_BUFFER), early: None, shown, written: 0, place }
     }
 
-    /// Appends bytes.
+    /// Appends bytes. Many of them are not copied, but written at once.
     pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        if bytes.len() >= WRITE_BUFFER {
+            let through = |file: &mut Self| {
+                file.write_held()?;
+                file.file.write_all(bytes)
+            };
+            through(self).map_err(|e| write_fault("write", &self.shown, &e))?;
+            self.written += bytes.len() as u64;
+            return Ok(());
+        }
         for part in bytes.chunks(WRITE_BUFFER) {
             self.fill(part.len(), |room| {
                 room.copy_from_slice(part);

@@ -99,9 +99,13 @@ fn the_heap_lacks_what_is_mapped() {
         let rows = memory(&desk, run).into_iter().filter(|row| row.stage == "load model" && row.place == "ram");
         rows.map(|row| of(&row)).max().expect("a row")
     };
-    for of in [|row: &Row| row.planned, |row: &Row| row.measured] {
+    let planned = |row: &Row| row.planned;
+    let measured = |row: &Row| row.measured;
+    // What is measured of two processes differs by when their threads took their queues.
+    let queues = 16 << 10;
+    for (of, least) in [(planned as fn(&Row) -> u64, table), (measured, table - queues)] {
         let (copied, mapped) = (ram("copied", of), ram("mapped", of));
-        assert!(copied >= mapped + table && copied < mapped + table + (1 << 20), "{copied} and {mapped}");
+        assert!(copied >= mapped + least && copied < mapped + table + (1 << 20), "{copied} and {mapped}");
     }
 }
 

@@ -130,20 +130,16 @@ impl TensorSink<'_> {
         Ok(())
     }
 
-    /// Appends values that are bf16 already, as they are; the tensor must be bf16.
-    pub fn write_bf16(&mut self, values: &[half::bf16]) -> Result<()> {
-        if self.info.dtype != StoredType::BF16 {
-            return Err(Fault::new("output.dtype", format!("`{}` is not written as bf16", self.info.name)));
+    /// Appends the bits of values that are in the tensor's 16-bit type already.
+    pub fn write_16(&mut self, dtype: StoredType, bits: &[u16]) -> Result<()> {
+        if self.info.dtype != dtype || dtype.block() != (1, 2) {
+            return Err(Fault::new("output.dtype", format!("`{}` is not written as {dtype}", self.info.name)));
         }
-        self.left = self.left.checked_sub(values.len() as u64).ok_or_else(|| self.wrong_size())?;
-        let mut bytes = [0u8; 8192];
-        for part in values.chunks(bytes.len() / 2) {
-            for (to, from) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(part) {
-                *to = from.to_le_bytes();
-            }
-            self.file.put(bytes.get(..part.len() * 2).unwrap_or_default())?;
+        self.left = self.left.checked_sub(bits.len() as u64).ok_or_else(|| self.wrong_size())?;
+        if cfg!(target_endian = "little") {
+            return self.file.put(bytemuck::cast_slice(bits));
         }
-        Ok(())
+        bits.iter().try_for_each(|bits| self.file.put(&bits.to_le_bytes()))
     }
 
     /// The tensor that is being written.
