@@ -1,6 +1,6 @@
 //! Finds the change that costs least and really fits: every candidate is planned, for every target.
 
-use super::levers::{Change, candidates, changed, in_words};
+use super::levers::{Change, candidates, changed, edits, in_words};
 use crate::memory::{Bytes, Place, Profile};
 use crate::plan::Plan;
 use crate::stages::{Facts, Target, lower};
@@ -26,7 +26,18 @@ pub fn fit(plan: &Plan, targets: &[Target], facts: &Facts) -> Fit {
         now => now.unwrap_or_default(),
     };
     let works = |change: &Change| profiles(&changed(plan, change), targets, facts).is_some();
-    for change in candidates(plan, &works) {
+    let mut candidates = candidates(plan, &works);
+    let all = candidates.last().and_then(|all| profiles(&changed(plan, all), targets, facts));
+    candidates.retain(|change| edits(plan, change).is_some());
+    // Every lever makes what lies on a card smaller. Where all of them together are not enough, none of the rest is.
+    let beyond = |(target, profile): (&Target, &Profile)| {
+        target.limits.get(Place::Gpu).is_some_and(|most| profile.peak()[Place::Gpu] > most)
+    };
+    if all.is_some_and(|all| targets.iter().zip(&all).any(beyond)) {
+        let least = candidates.iter().rev().find_map(|change| profiles(&changed(plan, change), targets, facts));
+        return Fit::None { needs: least.unwrap_or(last) };
+    }
+    for change in candidates {
         let Some(after) = profiles(&changed(plan, &change), targets, facts) else { continue };
         if fits(&after) {
             return leaner(plan, targets, facts, change, after, &fits);
