@@ -28,14 +28,15 @@ pub struct Lever {
 }
 
 impl Lever {
-    /// What it is pulled with: `accum` keeps the tokens of a smaller `batch`, `long` lets rows be shortened.
-    pub fn group(&self) -> (Span, &'static str) {
-        let argument = match self.argument {
+    /// Whether one makes no sense without the other: `accum` keeps the tokens of a smaller `batch`, `long` lets rows be
+    /// shortened, and one statement of a recipe is several steps. The two of a step may be said in two statements.
+    pub fn belongs_to(&self, other: &Lever) -> bool {
+        let kind = |lever: &Lever| match lever.argument {
             "accum" => "batch",
             "long" => "max_len",
             argument => argument,
         };
-        (self.at, argument)
+        kind(self) == kind(other) && (self.at == other.at || self.step == other.step)
     }
 }
 

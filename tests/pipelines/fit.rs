@@ -207,3 +207,23 @@ fn rows_of_any_length_are_shortened() {
     assert_eq!(told["change"], "`max_len=128 long=truncate` on `load data` in line 4", "{told}");
     desk.tunepipe(&["check", "-q", "fit.tp"]).ended(0);
 }
+
+/// A smaller batch brings its `accum` along, also where a recipe hands the one on and says the other itself.
+#[test]
+fn a_smaller_batch_keeps_the_tokens_of_a_step() {
+    let desk = Desk::new();
+    let text = |recipe: &str, train: &str, budget: &str| {
+        format!(
+            "tunepipe 1\n{budget}recipe go(b: Int = {recipe}, model: Model, data: Data)\n\
+             \x20 train lora batch=b steps=2 recompute free_logits{train}\n\
+             load model \"model\"\nload data \"rows.jsonl\" format=completion\ngo\n"
+        )
+    };
+    let enough = peak(&desk, &text("3", "", ""), "ram");
+    desk.write("fit.tp", &text("6", "", &format!("budget ram={enough}B\n")));
+    let told = desk.tunepipe(&["fit", "--json", "--write", "fit.tp"]).ended(0).json();
+    assert!(told["change"].as_str().is_some_and(|words| words.contains("b=3") && words.contains("accum=2")), "{told}");
+    let written = fs::read_to_string(desk.path("fit.tp")).expect("text");
+    assert!(written.contains("free_logits accum=2\n") && written.ends_with("\ngo b=3\n"), "{written}");
+    desk.tunepipe(&["check", "-q", "fit.tp"]).ended(0);
+}
