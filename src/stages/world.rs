@@ -117,6 +117,8 @@ pub struct World<'a> {
     values: BTreeMap<ValueId, Desc>,
     /// Folders that stages so far will make.
     outputs: Vec<Output>,
+    /// Where bytes will lie on disk that do not now.
+    pub writes: Vec<(PathBuf, u64)>,
     /// Warnings of any stage.
     pub warnings: Vec<Diagnostic>,
     /// What a reader of the plan must know of how it was made.
@@ -150,6 +152,7 @@ impl<'a> World<'a> {
             index: 0,
             values: BTreeMap::new(),
             outputs: Vec::new(),
+            writes: Vec::new(),
             warnings: Vec::new(),
             remarks: Vec::new(),
             resident: Vec::new(),
@@ -219,6 +222,12 @@ impl<'a> World<'a> {
             }
             None => self.claim(step, &path, store::resolved(&path)),
         }
+    }
+
+    /// A folder of so many bytes will be written; no path: in the run's own.
+    pub fn writes(&mut self, path: Option<&Path>, bytes: u64) {
+        let path = path.map(Path::to_owned).or_else(|| Some(self.facts.run_home()?.folder().to_owned()));
+        self.writes.push((path.unwrap_or_default(), bytes));
     }
 
     fn writable(&mut self, step: &Step, path: &Path, overwrite: bool) -> Result<(), Refusal> {
