@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::facts::{Encoded, Facts, ModelFiles};
 use super::load_data::tokenising;
 use super::target::Target;
-use crate::data::Settings;
-use crate::memory::{Holding, Kept, Phase};
+use crate::data::{Settings, Tokenizer};
+use crate::memory::{Holding, Kept, Phase, Place};
 use crate::model::{Form, LoraSettings, Mapping, Shape};
 use crate::plan::{Plan, Step, ValueId};
 use crate::store::{self, OutputKind, StoredType};
@@ -127,6 +127,8 @@ pub struct World<'a> {
     resident: Vec<(usize, Holding, usize)>,
     /// Token sets that lowering has made, in that order, by their addresses.
     tokenised: Vec<(usize, Holding)>,
+    /// Tokenizers that lowering holds while it reads rows, by their addresses.
+    tokenizers: Vec<(usize, Holding)>,
     /// What was done for that, by the step that it belongs to.
     early: Vec<(usize, Phase)>,
     /// Every file that decides the result.
@@ -157,6 +159,7 @@ impl<'a> World<'a> {
             remarks: Vec::new(),
             resident: Vec::new(),
             tokenised: Vec::new(),
+            tokenizers: Vec::new(),
             early: Vec::new(),
             inputs: Vec::new(),
             not_runnable: Vec::new(),
@@ -300,16 +303,28 @@ impl<'a> World<'a> {
         }
     }
 
+    /// A tokenizer was read, and is there for all rows that are read from now on.
+    pub fn reads_with(&mut self, tokenizer: &Tokenizer) {
+        if !self.tokenizers.iter().any(|(known, _)| *known == tokenizer.address()) {
+            let holding = Holding::new("whole tokenizer", Place::Ram, tokenizer.held(), "vocabulary");
+            self.tokenizers.push((tokenizer.address(), holding));
+        }
+    }
+
     /// A set's rows were tokenised: a phase of the step that named them. `holding`: what stays of it.
-    pub fn tokenised(&mut self, desc: &DataDesc, encoded: &Arc<Encoded>, holding: Holding) {
+    pub fn tokenised(&mut self, desc: &DataDesc, encoded: &Arc<Encoded>, tokenizer: &Tokenizer, holding: Holding) {
         let address = Arc::as_ptr(encoded) as usize;
         if self.tokenised.iter().any(|(known, _)| *known == address) {
             return;
         }
-        let others = self.resident.iter().map(|(_, holding, _)| holding).filter(|other| other.name != holding.name);
-        let earlier = self.tokenised.iter().map(|(_, holding)| holding);
-        let before = [super::lower::program(self.target)].iter().chain(others).chain(earlier).cloned().collect();
-        self.early.push((desc.index, tokenising(encoded, before, self.target.threads)));
+        // What a stage keeps of a tokenizer is a part of the whole.
+        let others = self.resident.iter().filter(|(at, other, _)| {
+            other.name != holding.name && !self.tokenizers.iter().any(|(known, _)| known == at)
+        });
+        let others = others.map(|(_, holding, _)| holding);
+        let sets = [&self.tokenizers, &self.tokenised].into_iter().flatten().map(|(_, holding)| holding);
+        let before = [super::lower::program(self.target)].iter().chain(others).chain(sets).cloned().collect();
+        self.early.push((desc.index, tokenising(encoded, tokenizer, before, self.target.threads)));
         self.tokenised.push((address, holding));
     }
 
