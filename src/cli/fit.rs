@@ -25,9 +25,16 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
     let facts = facts(voice);
     let targets = prepared.budgets();
-    let targets = if targets.is_empty() { vec![here()] } else { targets };
-    let before: Vec<Profile> =
-        targets.iter().filter_map(|target| Some(prepared.lower(target, &facts)?.view.profile)).collect();
+    let mut targets = if targets.is_empty() { vec![Target::this_machine()] } else { targets };
+    let mut before: Vec<Profile> = Vec::new();
+    for target in &mut targets {
+        let Some(lowered) = prepared.lower(target, &facts) else { continue };
+        if target.budget.is_none() {
+            // Without a budget, what the machine has free, where the outputs will lie.
+            target.limits = machine::free(&lowered.writes);
+        }
+        before.push(lowered.view.profile);
+    }
     facts.quiet_down();
     let Some(plan) = prepared.plan.as_ref().filter(|_| !prepared.failed() && before.len() == targets.len()) else {
         if pipeline.json {

@@ -35,6 +35,8 @@ pub struct Lowered {
     pub inputs: Vec<PathBuf>,
     /// Folders that the run will make.
     pub outputs: Vec<PathBuf>,
+    /// Where bytes will lie on disk that do not now.
+    pub writes: Vec<(PathBuf, u64)>,
     pub not_runnable: Vec<Diagnostic>,
 }
 
@@ -112,6 +114,7 @@ impl Prepared {
             view,
             inputs: lowering.inputs,
             outputs: lowering.outputs,
+            writes: lowering.writes,
             not_runnable: lowering.not_runnable,
         })
     }

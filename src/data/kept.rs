@@ -19,7 +19,7 @@ use crate::text::Result;
 
 /// Begins every entry. Counted up whenever the same rows would be tokenised to other tokens, or lie otherwise in an
 /// entry; the program's version is part of the key besides.
-const MAGIC: &[u8; 16] = b"tunepipe rows 1\n";
+const MAGIC: &[u8; 16] = b"tunepipe rows 2\n";
 const KIND: &str = "rows";
 /// Bytes of an entry that are read or written at once.
 pub(super) const ENTRY_BUFFER: usize = 1 << 16;

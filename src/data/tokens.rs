@@ -147,7 +147,8 @@ impl Builder {
     /// Takes over the rows of a window; `work`: what the window held, what is kept of it aside.
     pub fn append(&mut self, rows: Vec<(Piece, Origin)>, work: Work) {
         let tokens = rows.iter().map(|(piece, _)| piece.ids.len()).sum();
-        self.work = self.work.max(Work { kept: tokens as u64, ..work });
+        let all = self.work.all.and(work.window);
+        self.work = self.work.max(Work { kept: tokens as u64, all, ..work });
         let mut segment = Segment { ids: Vec::with_capacity(tokens), counted: Vec::with_capacity(tokens) };
         let report = &mut self.report;
         for (piece, _) in &rows {

@@ -20,6 +20,8 @@ pub struct Work {
     pub window: Written,
     /// The longest row.
     pub longest: Written,
+    /// Every row of every window.
+    pub all: Written,
 }
 
 /// Rows written out, on their way to ids.
@@ -62,6 +64,13 @@ const THREAD: u64 = 256 << 10;
 /// Bytes of a row's length, labels, hash and place, while they are brought together.
 const SIZES: u64 = 48;
 
+/// Words that a thread remembers, what each takes in a table, and each of its bytes beside; `tokenizers` 0.23.
+const WORDS: u64 = 10_000;
+const WORD: u64 = 49;
+const WORD_BYTE: u64 = 33;
+/// Bytes of a word, where ten thousand of a text's first words are taken together.
+const WORD_LENGTH: u64 = 12;
+
 impl Work {
     pub(super) fn max(self, other: Self) -> Self {
         Work {
@@ -70,7 +79,18 @@ impl Work {
             kept: self.kept.max(other.kept),
             window: self.window.max(other.window),
             longest: self.longest.max(other.longest),
+            all: self.all.max(other.all),
         }
+    }
+
+    /// Bytes that so many threads remember of words that they met: `tokenizers` keeps the first ten thousand of each
+    /// thread, with a symbol for each of their bytes.
+    pub fn words(&self, threads: usize) -> u64 {
+        let each = WORDS.min(self.all.tokens);
+        // A table that grows is there twice, at half the size.
+        let table = (each * 8 / 7).next_power_of_two() * WORD / 2 * 3;
+        let met = self.all.bytes.min((threads as u64).saturating_mul(WORDS * WORD_LENGTH));
+        table.saturating_mul(threads as u64).saturating_add(met.saturating_mul(WORD_BYTE))
     }
 
     /// RAM that tokenising takes at its peak on so many threads, where `tokens` tokens of `rows` rows come of it: the

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::facts::Encoded;
 use super::world::{DataDesc, blame, idle, none_idle};
 use super::{Body, Desc, Job, Lowered, Refusal, Stage, World};
-use crate::data::{Format, Holdout, Long, Settings, Take, TrainOn};
+use crate::data::{Format, Holdout, Long, Settings, Take, Tokenizer, TrainOn};
 use crate::memory::{Early, Holding, Phase, Place};
 use crate::plan::{Args, Step, Unit, Val};
 use crate::store;
@@ -98,15 +98,18 @@ fn expand(step: &Step, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, Refusal> {
 
 /// The phase in which a set's rows are read and tokenised, or found where an earlier command kept them, which takes no
 /// more. `before`: what is there when it begins.
-pub(super) fn tokenising(encoded: &Encoded, before: Vec<Holding>, threads: usize) -> Phase {
+pub(super) fn tokenising(encoded: &Encoded, tokenizer: &Tokenizer, before: Vec<Holding>, threads: usize) -> Phase {
     let tokens = &encoded.tokens;
     let costs = tokens.work.costs(tokens.report.tokens, tokens.len() as u64, threads);
     let ram = |name, bytes, grows| Holding::new(name, Place::Ram, bytes, grows);
-    let holdings = vec![
+    let mut holdings = vec![
         ram("token data", costs.tokens, "rows"),
         ram("rows at work", costs.at_work, "longest row, threads"),
         ram("file buffers", costs.buffers, ""),
     ];
+    if !tokenizer.is_tiny() {
+        holdings.push(ram("words met", tokens.work.words(threads), "rows, threads"));
+    }
     Phase { early: Some(Early { before, measured: encoded.measured }), ..Phase::new("tokenise", holdings) }
 }
 

@@ -33,6 +33,9 @@ impl Stage for LoadModel {
         let (origin, shape) = origin(step, named, world)?;
         sized_only(step, &shape, world);
         let tokenizer = tokenizer(step, &origin, &shape, world)?;
+        if let Some(tokenizer) = &tokenizer {
+            world.reads_with(tokenizer);
+        }
         if let (Some(template), Some(tokenizer)) = (step.args.text("template"), &tokenizer) {
             ChatTemplate::choose(Some(template), tokenizer).map_err(|f| vec![blame(step, "template", &f)])?;
         }

@@ -26,6 +26,8 @@ pub struct Lowering {
     pub inputs: Vec<PathBuf>,
     /// Folders that the run will make.
     pub outputs: Vec<PathBuf>,
+    /// Where bytes will lie on disk that do not now.
+    pub writes: Vec<(PathBuf, u64)>,
     /// Errors that stop a run but not a plan.
     pub not_runnable: Vec<Diagnostic>,
     /// Outputs that exist.
@@ -109,6 +111,7 @@ pub(super) fn lower_watched(
         schedule: whole.then_some(Schedule { floor, resident: world.residents(), stages }),
         diagnostics,
         outputs: world.outputs(),
+        writes: world.writes,
         remarks: world.remarks,
         inputs: world.inputs,
         not_runnable: world.not_runnable,

@@ -127,6 +127,7 @@ impl Destination {
         let fail = |fault: Fault| vec![blame(step, "path", &fault)];
         let folder = folder_plan(model, dtype, max_shard).map_err(fail)?;
         let bytes = folder.planned_bytes().map_err(fail)?;
+        world.writes(Some(&path), bytes);
         // Made here, before the run, and needed when the folder is.
         for (_, text) in &folder.texts {
             world.resident(text.as_ptr() as usize, Holding::new("texts to save", Place::Ram, text.len() as u64, ""));

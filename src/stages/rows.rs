@@ -299,7 +299,7 @@ fn encode(
         };
         vec![Diagnostic::from_fault(&fault, desc.span, words).label(step.name_span, "read for this stage")]
     })?;
-    world.tokenised(desc, &encoded, held(&encoded));
+    world.tokenised(desc, &encoded, tokenizer, held(&encoded));
     let report = &encoded.tokens.report;
     remark(report, encoded.held.len(), desc, world);
     if report.highest_id as usize >= model.shape.vocab {

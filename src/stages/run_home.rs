@@ -28,6 +28,11 @@ impl RunHome {
         RunHome { folder: store::resolved(folder), exact: true }
     }
 
+    /// The run's folder, or the one that it will lie in.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// A place in the run's folder, where that has a name already.
     pub fn place(&self, name: &Path) -> Option<PathBuf> {
         self.exact.then(|| self.folder.join(name))

@@ -30,6 +30,7 @@ impl Stage for SaveAdapter {
         }
         let folder = peft_plan(&model.shape, settings, &model.base_name);
         let bytes = folder.planned_bytes().map_err(|fault| vec![blame(step, "path", &fault)])?;
+        world.writes(path.as_deref(), bytes);
         let file = Holding::new("adapter file", Place::Disk, bytes, "rank targets");
         let buffer = Holding::new("write buffer", Place::Ram, WRITE_BUFFER as u64 + (256 << 10), "");
         Ok(Lowered {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::facts::{Encoded, Facts, ModelFiles};
 use super::load_data::tokenising;
 use super::target::Target;
-use crate::data::Settings;
-use crate::memory::{Holding, Kept, Phase};
+use crate::data::{Settings, Tokenizer};
+use crate::memory::{Holding, Kept, Phase, Place};
 use crate::model::{Form, LoraSettings, Mapping, Shape};
 use crate::plan::{Plan, Step, ValueId};
 use crate::store::{self, OutputKind, StoredType};
@@ -117,6 +117,8 @@ pub struct World<'a> {
     values: BTreeMap<ValueId, Desc>,
     /// Folders that stages so far will make.
     outputs: Vec<Output>,
+    /// Where bytes will lie on disk that do not now.
+    pub writes: Vec<(PathBuf, u64)>,
     /// Warnings of any stage.
     pub warnings: Vec<Diagnostic>,
     /// What a reader of the plan must know of how it was made.
@@ -125,6 +127,8 @@ pub struct World<'a> {
     resident: Vec<(usize, Holding, usize)>,
     /// Token sets that lowering has made, in that order, by their addresses.
     tokenised: Vec<(usize, Holding)>,
+    /// Tokenizers that lowering holds while it reads rows, by their addresses.
+    tokenizers: Vec<(usize, Holding)>,
     /// What was done for that, by the step that it belongs to.
     early: Vec<(usize, Phase)>,
     /// Every file that decides the result.
@@ -150,10 +154,12 @@ impl<'a> World<'a> {
             index: 0,
             values: BTreeMap::new(),
             outputs: Vec::new(),
+            writes: Vec::new(),
             warnings: Vec::new(),
             remarks: Vec::new(),
             resident: Vec::new(),
             tokenised: Vec::new(),
+            tokenizers: Vec::new(),
             early: Vec::new(),
             inputs: Vec::new(),
             not_runnable: Vec::new(),
@@ -219,6 +225,12 @@ impl<'a> World<'a> {
             }
             None => self.claim(step, &path, store::resolved(&path)),
         }
+    }
+
+    /// A folder of so many bytes will be written; no path: in the run's own.
+    pub fn writes(&mut self, path: Option<&Path>, bytes: u64) {
+        let path = path.map(Path::to_owned).or_else(|| Some(self.facts.run_home()?.folder().to_owned()));
+        self.writes.push((path.unwrap_or_default(), bytes));
     }
 
     fn writable(&mut self, step: &Step, path: &Path, overwrite: bool) -> Result<(), Refusal> {
@@ -291,16 +303,28 @@ impl<'a> World<'a> {
         }
     }
 
+    /// A tokenizer was read, and is there for all rows that are read from now on.
+    pub fn reads_with(&mut self, tokenizer: &Tokenizer) {
+        if !self.tokenizers.iter().any(|(known, _)| *known == tokenizer.address()) {
+            let holding = Holding::new("whole tokenizer", Place::Ram, tokenizer.held(), "vocabulary");
+            self.tokenizers.push((tokenizer.address(), holding));
+        }
+    }
+
     /// A set's rows were tokenised: a phase of the step that named them. `holding`: what stays of it.
-    pub fn tokenised(&mut self, desc: &DataDesc, encoded: &Arc<Encoded>, holding: Holding) {
+    pub fn tokenised(&mut self, desc: &DataDesc, encoded: &Arc<Encoded>, tokenizer: &Tokenizer, holding: Holding) {
         let address = Arc::as_ptr(encoded) as usize;
         if self.tokenised.iter().any(|(known, _)| *known == address) {
             return;
         }
-        let others = self.resident.iter().map(|(_, holding, _)| holding).filter(|other| other.name != holding.name);
-        let earlier = self.tokenised.iter().map(|(_, holding)| holding);
-        let before = [super::lower::program(self.target)].iter().chain(others).chain(earlier).cloned().collect();
-        self.early.push((desc.index, tokenising(encoded, before, self.target.threads)));
+        // What a stage keeps of a tokenizer is a part of the whole.
+        let others = self.resident.iter().filter(|(at, other, _)| {
+            other.name != holding.name && !self.tokenizers.iter().any(|(known, _)| known == at)
+        });
+        let others = others.map(|(_, holding, _)| holding);
+        let sets = [&self.tokenizers, &self.tokenised].into_iter().flatten().map(|(_, holding)| holding);
+        let before = [super::lower::program(self.target)].iter().chain(others).chain(sets).cloned().collect();
+        self.early.push((desc.index, tokenising(encoded, tokenizer, before, self.target.threads)));
         self.tokenised.push((address, holding));
     }
 

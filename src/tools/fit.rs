@@ -1,10 +1,9 @@
 //! Finds the change that costs least and really fits: every candidate is planned, for every target.
 
-use super::levers::{Change, candidates, changed, in_words};
+use super::levers::{Change, Lever, candidates, changed, edits, in_words};
 use crate::memory::{Bytes, Place, Profile};
 use crate::plan::Plan;
 use crate::stages::{Facts, Target, lower};
-use crate::text::Span;
 
 /// What a search came to.
 pub enum Fit {
@@ -26,7 +25,18 @@ pub fn fit(plan: &Plan, targets: &[Target], facts: &Facts) -> Fit {
         now => now.unwrap_or_default(),
     };
     let works = |change: &Change| profiles(&changed(plan, change), targets, facts).is_some();
-    for change in candidates(plan, &works) {
+    let mut candidates = candidates(plan, &works);
+    let all = candidates.last().and_then(|all| profiles(&changed(plan, all), targets, facts));
+    candidates.retain(|change| edits(plan, change).is_some());
+    // Every lever makes what lies on a card smaller. Where all of them together are not enough, none of the rest is.
+    let beyond = |(target, profile): (&Target, &Profile)| {
+        target.limits.get(Place::Gpu).is_some_and(|most| profile.peak()[Place::Gpu] > most)
+    };
+    if all.is_some_and(|all| targets.iter().zip(&all).any(beyond)) {
+        let least = candidates.iter().rev().find_map(|change| profiles(&changed(plan, change), targets, facts));
+        return Fit::None { needs: least.unwrap_or(last) };
+    }
+    for change in candidates {
         let Some(after) = profiles(&changed(plan, &change), targets, facts) else { continue };
         if fits(&after) {
             return leaner(plan, targets, facts, change, after, &fits);
@@ -46,7 +56,9 @@ fn leaner(
     fits: &impl Fn(&[Profile]) -> bool,
 ) -> Fit {
     for group in groups(&change).into_iter().rev() {
-        let fewer: Change = change.iter().filter(|lever| lever.group() != group).cloned().collect();
+        let pulled =
+            |lever: &Lever| group.iter().any(|(step, argument)| (*step, *argument) == (lever.step, lever.argument));
+        let fewer: Change = change.iter().filter(|lever| !pulled(lever)).cloned().collect();
         if fewer.is_empty() {
             continue;
         }
@@ -57,15 +69,18 @@ fn leaner(
     Fit::Change { change, after }
 }
 
-/// Levers that only make sense together, in the order of the change.
-fn groups(change: &Change) -> Vec<(Span, &'static str)> {
-    let mut groups = Vec::new();
+/// Levers that only make sense together, by step and argument, in the order of the change.
+fn groups(change: &Change) -> Vec<Vec<(usize, &'static str)>> {
+    let mut groups: Vec<Vec<&Lever>> = Vec::new();
     for lever in change {
-        if !groups.contains(&lever.group()) {
-            groups.push(lever.group());
-        }
+        let (tied, mut rest): (Vec<_>, Vec<_>) =
+            groups.into_iter().partition(|group| group.iter().any(|other| lever.belongs_to(other)));
+        let mut one = tied.concat();
+        one.push(lever);
+        rest.push(one);
+        groups = rest;
     }
-    groups
+    groups.into_iter().map(|group| group.into_iter().map(|lever| (lever.step, lever.argument)).collect()).collect()
 }
 
 fn profiles(plan: &Plan, targets: &[Target], facts: &Facts) -> Option<Vec<Profile>> {

@@ -9,6 +9,7 @@
 //! about `hidden` operations are made for each byte that is moved, so that 16 GB/s keep up with 65 TFLOP/s at a width of
 //! 4096, and with 9 at 576. And it takes RAM, which a cheap machine has little of.
 
+use crate::catalog::{Atom, Catalog};
 use crate::plan::{Plan, Step, Val};
 use crate::text::Span;
 
@@ -27,14 +28,15 @@ pub struct Lever {
 }
 
 impl Lever {
-    /// What it is pulled with: `accum` keeps the tokens of a smaller `batch`, `long` lets rows be shortened.
-    pub fn group(&self) -> (Span, &'static str) {
-        let argument = match self.argument {
+    /// Whether one makes no sense without the other: `accum` keeps the tokens of a smaller `batch`, `long` lets rows be
+    /// shortened, and one statement of a recipe is several steps. The two of a step may be said in two statements.
+    pub fn belongs_to(&self, other: &Lever) -> bool {
+        let kind = |lever: &Lever| match lever.argument {
             "accum" => "batch",
             "long" => "max_len",
             argument => argument,
         };
-        (self.at, argument)
+        kind(self) == kind(other) && (self.at == other.at || self.step == other.step)
     }
 }
 
@@ -140,7 +142,8 @@ pub fn in_words(plan: &Plan, change: &Change) -> String {
     parts.join(" and ")
 }
 
-/// Every change worth planning, the cheapest first. `works` says whether a plan with a change can be made at all: not
+/// Every change worth planning, the cheapest first; the last is every lever pulled as far as it goes. Not each can be
+/// written ([`edits`]). `works` says whether a plan with a change can be made at all: not
 /// every file can be mapped, and a processor has nowhere to offload to.
 pub fn candidates(plan: &Plan, works: &dyn Fn(&Change) -> bool) -> Vec<Change> {
     let working = |change: Change| change.into_iter().filter(|lever| works(&vec![lever.clone()])).collect::<Change>();
@@ -156,10 +159,9 @@ pub fn candidates(plan: &Plan, works: &dyn Fn(&Change) -> bool) -> Vec<Change> {
     let slow = recompute;
     list.push([free.concat(), slow.clone()].concat());
     list.push([free.concat(), slow.clone(), offload.clone()].concat());
-    let largest = trains(plan).map(|(_, step)| step.args.count("batch")).max().unwrap_or(1);
     let mut smallest = Change::new();
-    for cut in powers_to(largest) {
-        let smaller: Change = trains(plan).flat_map(|(at, step)| smaller_batch(plan, at, step, cut)).collect();
+    for most in batches(plan) {
+        let smaller: Change = trains(plan).flat_map(|(at, step)| smaller_batch(plan, at, step, most)).collect();
         list.push([free.concat(), smaller.clone()].concat());
         list.push([free.concat(), slow.clone(), smaller.clone()].concat());
         list.push([free.concat(), slow.clone(), offload.clone(), smaller.clone()].concat());
@@ -169,9 +171,18 @@ pub fn candidates(plan: &Plan, works: &dyn Fn(&Change) -> bool) -> Vec<Change> {
     list.push([free.concat(), slow.clone(), smallest.clone(), eight.clone()].concat());
     let slow = [slow, offload].concat();
     let base = [free.concat(), slow, smallest, eight].concat();
-    for cut in [2, 4, 8, 16] {
-        let shorter: Change = shorter_rows(plan, cut);
-        let narrower: Change = trains(plan).filter_map(|(at, step)| narrower_rank(plan, at, step, cut)).collect();
+    list.push(base.clone());
+    // Rows and adapters a step at a time, and on to the least of both.
+    let (lengths, ranks) = (lengths(plan), ranks(plan));
+    for step in 0..lengths.len().max(ranks.len()) {
+        let shorter: Change = match lengths.get(step).or(lengths.last()) {
+            Some(most) => shorter_rows(plan, *most),
+            None => Change::new(),
+        };
+        let narrower: Change = match ranks.get(step).or(ranks.last()) {
+            Some(most) => trains(plan).filter_map(|(at, step)| narrower_rank(plan, at, step, *most)).collect(),
+            None => Change::new(),
+        };
         list.push([base.clone(), shorter.clone()].concat());
         list.push([base.clone(), shorter, narrower].concat());
     }
@@ -180,7 +191,7 @@ pub fn candidates(plan: &Plan, works: &dyn Fn(&Change) -> bool) -> Vec<Change> {
         let words: Vec<(usize, String)> = change.iter().map(|lever| (lever.step, lever.written.clone())).collect();
         let new = !change.is_empty() && !seen.contains(&words);
         seen.push(words);
-        new && edits(plan, change).is_some()
+        new
     });
     list
 }
@@ -234,33 +245,82 @@ fn switches(plan: &Plan, flag: &'static str) -> Change {
     off.map(lever).collect()
 }
 
-fn powers_to(most: usize) -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(2usize), |cut| cut.checked_mul(2)).take_while(move |cut| *cut <= most)
+/// A whole number for an argument; none where the stage does not take it.
+fn number(at: usize, step: &Step, argument: &'static str, n: usize) -> Option<Lever> {
+    let declared = Catalog::standard().stage(&step.stage)?.arg(argument)?;
+    let takes = |atom: &Atom| match atom {
+        Atom::Int(range) => {
+            range.low.is_none_or(|low| n as f64 >= low) && range.high.is_none_or(|high| n as f64 <= high)
+        }
+        _ => false,
+    };
+    let val = Val::Int(i64::try_from(n).ok()?);
+    let written = format!("{argument}={n}");
+    declared.kind.0.iter().any(takes).then(|| Lever { step: at, at: statement(step, argument), argument, val, written })
 }
 
-fn number(at: usize, step: &Step, argument: &'static str, n: usize) -> Lever {
-    let val = Val::Int(i64::try_from(n).unwrap_or(i64::MAX));
-    Lever { step: at, at: statement(step, argument), argument, val, written: format!("{argument}={n}") }
+/// Bounds on batches, the largest first: a batch takes its largest divisor within a bound, so that the tokens of an
+/// optimizer step stay as many, and the smallest bound is one row.
+fn batches(plan: &Plan) -> Vec<usize> {
+    let sizes = trains(plan).filter(|(_, step)| takes_batch(plan, step)).map(|(_, step)| step.args.count("batch"));
+    let mut bounds: Vec<usize> = sizes.flat_map(|size| divisors(size).filter(move |n| *n < size)).collect();
+    bounds.sort_unstable_by(|a, b| b.cmp(a));
+    bounds.dedup();
+    bounds
 }
 
-fn smaller_batch(plan: &Plan, at: usize, step: &Step, cut: usize) -> Change {
+fn divisors(n: usize) -> impl Iterator<Item = usize> {
+    (1..=n.isqrt()).filter(move |d| n.is_multiple_of(*d)).flat_map(move |d| [d, n / d])
+}
+
+/// Whether a batch may become a smaller one and more of them: an update in backward has no step to gather several in.
+fn takes_batch(plan: &Plan, step: &Step) -> bool {
+    let fused = step.args.get("fused_step").is_some() && step.args.flag("fused_step");
+    !fused && reaches(plan, step, "batch") && reaches(plan, step, "accum")
+}
+
+fn smaller_batch(plan: &Plan, at: usize, step: &Step, most: usize) -> Change {
     let (batch, accum) = (step.args.count("batch"), step.args.count("accum"));
-    if !batch.is_multiple_of(cut) || !reaches(plan, step, "batch") || !reaches(plan, step, "accum") {
-        return Vec::new();
-    }
-    vec![number(at, step, "batch", batch / cut), number(at, step, "accum", accum.saturating_mul(cut))]
+    let smaller = divisors(batch).filter(|n| *n <= most).max();
+    let Some(smaller) = smaller.filter(|n| *n < batch && takes_batch(plan, step)) else { return Change::new() };
+    let accum = number(at, step, "accum", accum.saturating_mul(batch / smaller));
+    number(at, step, "batch", smaller).zip(accum).map_or_else(Change::new, |(batch, accum)| vec![batch, accum])
 }
 
-/// Rows of a shorter `max_len`, cut where they are longer.
-fn shorter_rows(plan: &Plan, cut: usize) -> Change {
+/// Tokens that rows are not cut below.
+const SHORTEST: usize = 64;
+/// Where rows of any length begin to be cut.
+const LONG: usize = 16384;
+
+/// Bounds on rows, the longest first.
+fn lengths(plan: &Plan) -> Vec<usize> {
+    let sets = plan.steps.iter().filter(|step| cuts_rows(plan, step));
+    let longest = sets.map(|step| if step.args.is_none("max_len") { LONG * 2 } else { step.args.count("max_len") });
+    let mut bounds: Vec<usize> = longest.flat_map(|longest| halves(longest, SHORTEST)).collect();
+    bounds.sort_unstable_by(|a, b| b.cmp(a));
+    bounds.dedup();
+    bounds
+}
+
+/// Half of a number, a quarter and so on, and last what it may not fall below.
+fn halves(number: usize, least: usize) -> impl Iterator<Item = usize> {
+    let next = move |n: usize| (n > least).then(|| (n / 2).max(least));
+    std::iter::successors(next(number), move |n| next(*n))
+}
+
+fn cuts_rows(plan: &Plan, step: &Step) -> bool {
+    step.stage == "load data" && reaches(plan, step, "max_len") && reaches(plan, step, "long")
+}
+
+/// Rows of no more than so many tokens, cut where they are longer.
+fn shorter_rows(plan: &Plan, most: usize) -> Change {
     let mut change = Vec::new();
     for (at, step) in plan.steps.iter().enumerate() {
-        let max_len = step.args.count("max_len");
-        let fixed = !reaches(plan, step, "max_len") || !reaches(plan, step, "long");
-        if step.stage != "load data" || max_len / cut < 64 || fixed {
+        let longer = step.args.is_none("max_len") || step.args.count("max_len") > most;
+        let Some(shorter) = number(at, step, "max_len", most).filter(|_| longer && cuts_rows(plan, step)) else {
             continue;
-        }
-        change.push(number(at, step, "max_len", max_len / cut));
+        };
+        change.push(shorter);
         if step.args.text("long") == Some("error") {
             let val = Val::Symbol("truncate".into());
             let said = statement(step, "long");
@@ -270,11 +330,19 @@ fn shorter_rows(plan: &Plan, cut: usize) -> Change {
     change
 }
 
-fn narrower_rank(plan: &Plan, at: usize, step: &Step, cut: usize) -> Option<Lever> {
-    if !reaches(plan, step, "rank") {
-        return None;
-    }
-    let rank = step.args.int("rank")?;
-    let rank = usize::try_from(rank).ok()? / cut;
-    (rank >= 2).then(|| number(at, step, "rank", rank))
+/// The narrowest adapter that is offered.
+const NARROWEST: usize = 2;
+
+/// Bounds on ranks, the widest first.
+fn ranks(plan: &Plan) -> Vec<usize> {
+    let ranks = trains(plan).filter(|(_, step)| reaches(plan, step, "rank")).map(|(_, step)| step.args.count("rank"));
+    let mut bounds: Vec<usize> = ranks.flat_map(|rank| halves(rank, NARROWEST)).collect();
+    bounds.sort_unstable_by(|a, b| b.cmp(a));
+    bounds.dedup();
+    bounds
+}
+
+fn narrower_rank(plan: &Plan, at: usize, step: &Step, most: usize) -> Option<Lever> {
+    let wider = reaches(plan, step, "rank") && step.args.count("rank") > most;
+    wider.then(|| number(at, step, "rank", most)).flatten()
 }

@@ -103,3 +103,127 @@ fn a_recipe_of_the_file_is_patched_where_it_stands() {
     assert!(!told["change"].to_string().contains("recompute"), "{told}");
     assert_eq!(fs::read_to_string(desk.path("team.tp")).expect("text").matches("batch=24").count(), 1);
 }
+
+/// The bytes that a pipeline takes of one place on its first target.
+fn peak(desk: &Desk, text: &str, place: &str) -> u64 {
+    desk.write("peak.tp", text);
+    let plan = desk.tunepipe(&["plan", "--json", "peak.tp"]).json();
+    plan["targets"][0]["peak"][place]["bytes"].as_u64().unwrap_or_else(|| panic!("{plan}"))
+}
+
+/// A batch becomes smaller by whatever divides it, down to one row, at as many tokens a step.
+#[test]
+fn a_batch_that_is_no_power_of_two_is_made_smaller_too() {
+    let desk = Desk::new();
+    let text = |batch: &str, budget: &str| {
+        format!(
+            "tunepipe 1\n{budget}load model \"model\"\nload data \"rows.jsonl\" format=completion\n\
+             train lora steps=2 {batch} recompute free_logits\n"
+        )
+    };
+    for (batch, small) in [(15, 3), (22, 2), (3, 1)] {
+        let written = format!("batch={small} accum={}", batch / small);
+        let enough = peak(&desk, &text(&written, ""), "ram");
+        desk.write("fit.tp", &text(&format!("batch={batch}"), &format!("budget ram={}B\n", enough + 1024)));
+        let told = desk.tunepipe(&["fit", "--json", "fit.tp", "--write"]).ended(0).json();
+        assert_eq!(told["change"], format!("`{written}` on `train lora` in line 5"), "{told}");
+        desk.tunepipe(&["check", "-q", "fit.tp"]).ended(0);
+    }
+}
+
+/// What is said to be the least is the plan of the file with every lever written out.
+#[test]
+fn the_least_is_the_least() {
+    let desk = Desk::new();
+    let text = |rows: &str, train: &str, budget: &str| {
+        format!(
+            "tunepipe 1\nbudget {budget}\nload model \"none\" shape=llama-3-8b\n\
+             load data \"none.jsonl\" format=text {rows}\nquantize nf4\ntrain lora {train}\n"
+        )
+    };
+    let all = "batch=1 accum=6 rank=2 recompute free_logits offload=activations optim=adamw8bit";
+    let least = text("max_len=64 long=truncate", all, "gpu=9GiB");
+    let least = peak(&desk, &least, "gpu");
+    desk.write("fit.tp", &text("max_len=500", "batch=6 rank=7", &format!("gpu={}B", least - 1)));
+    let told = desk.tunepipe(&["fit", "--json", "fit.tp"]).ended(4).json();
+    let plan = format!("budget gpu={least}B");
+    desk.write("fit.tp", &text("max_len=500", "batch=6 rank=7", &plan["budget ".len()..]));
+    let fits = desk.tunepipe(&["fit", "--json", "fit.tp"]).ended(0).json();
+    let gpu = |told: &serde_json::Value, key: &str| {
+        let words = told[key][0].as_str().unwrap_or_else(|| panic!("{told}"));
+        words.split(" of ").next().expect("a part").to_owned()
+    };
+    assert_eq!(gpu(&told, "least"), gpu(&fits, "after"));
+}
+
+/// A lever that one training cannot take is left out, and the others are tried.
+#[test]
+fn an_update_in_backward_keeps_its_batch() {
+    let desk = Desk::new();
+    let text = |train: &str, budget: &str| {
+        format!(
+            "tunepipe 1\nbudget {budget}\nload model \"none\" shape=llama-3.2-1b\n\
+             load data \"none.jsonl\" format=text max_len=64\n\
+             train full fused_step clip=none batch=4 recompute free_logits offload=activations{train}\n"
+        )
+    };
+    let enough = peak(&desk, &text(" optim=adamw8bit", "gpu=99GiB"), "gpu");
+    desk.write("fit.tp", &text("", &format!("gpu={enough}B")));
+    let told = desk.tunepipe(&["fit", "--json", "fit.tp"]).ended(0).json();
+    assert_eq!(told["change"], "`optim=adamw8bit` on `train full` in line 5", "{told}");
+}
+
+/// What is offered lies in the ranges that the stage declares.
+#[test]
+fn no_change_leaves_the_range_of_an_argument() {
+    let desk = Desk::new();
+    let text = |batch: &str, budget: &str| {
+        format!(
+            "tunepipe 1\nbudget {budget}\nload model \"none\" shape=llama-3.2-1b\n\
+             load data \"none.jsonl\" format=text max_len=64\n\
+             train lora {batch} rank=2 recompute free_logits offload=activations optim=adamw8bit\n"
+        )
+    };
+    let enough = peak(&desk, &text("batch=8", "gpu=99GiB"), "gpu");
+    desk.write("fit.tp", &text("batch=16 accum=40000", &format!("gpu={enough}B")));
+    let told = desk.tunepipe(&["fit", "fit.tp"]).ended(4);
+    assert!(told.out.starts_with("nothing fits") && !told.out.contains("accum=80000"), "{}", told.out);
+}
+
+/// Rows without a `max_len` are cut as well, where nothing else helps.
+#[test]
+fn rows_of_any_length_are_shortened() {
+    let desk = Desk::new();
+    desk.write("long.jsonl", &format!("{{\"text\": \"{}\"}}\n", "a seal sleeps ".repeat(30)));
+    let text = |rows: &str, budget: &str| {
+        format!(
+            "tunepipe 1\n{budget}load model \"model\"\nload data \"long.jsonl\" format=text{rows}\n\
+             train lora rank=2 steps=1 recompute free_logits optim=adamw8bit\n"
+        )
+    };
+    let enough = peak(&desk, &text(" max_len=128 long=truncate", ""), "ram");
+    desk.write("fit.tp", &text("", &format!("budget ram={}B\n", enough + 1024)));
+    let told = desk.tunepipe(&["fit", "--json", "fit.tp", "--write"]).ended(0).json();
+    assert_eq!(told["change"], "`max_len=128 long=truncate` on `load data` in line 4", "{told}");
+    desk.tunepipe(&["check", "-q", "fit.tp"]).ended(0);
+}
+
+/// A smaller batch brings its `accum` along, also where a recipe hands the one on and says the other itself.
+#[test]
+fn a_smaller_batch_keeps_the_tokens_of_a_step() {
+    let desk = Desk::new();
+    let text = |recipe: &str, train: &str, budget: &str| {
+        format!(
+            "tunepipe 1\n{budget}recipe go(b: Int = {recipe}, model: Model, data: Data)\n\
+             \x20 train lora batch=b steps=2 recompute free_logits{train}\n\
+             load model \"model\"\nload data \"rows.jsonl\" format=completion\ngo\n"
+        )
+    };
+    let enough = peak(&desk, &text("3", "", ""), "ram");
+    desk.write("fit.tp", &text("6", "", &format!("budget ram={enough}B\n")));
+    let told = desk.tunepipe(&["fit", "--json", "--write", "fit.tp"]).ended(0).json();
+    assert!(told["change"].as_str().is_some_and(|words| words.contains("b=3") && words.contains("accum=2")), "{told}");
+    let written = fs::read_to_string(desk.path("fit.tp")).expect("text");
+    assert!(written.contains("free_logits accum=2\n") && written.ends_with("\ngo b=3\n"), "{written}");
+    desk.tunepipe(&["check", "-q", "fit.tp"]).ended(0);
+}

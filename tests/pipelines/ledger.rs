@@ -133,3 +133,60 @@ fn tokenising_is_measured_within_its_plan_however_rows_come() {
         assert_eq!(planned[0], planned[1], "{name}: a plan is the same whether tokens are made or found");
     }
 }
+
+/// A vocabulary of many thousand tokens, and the words that threads remember of a text, are there while rows are read.
+#[test]
+fn a_large_vocabulary_is_planned_while_rows_are_read() {
+    let desk = Desk::new();
+    super::bits::wide_model(&desk.path("wide"), 20_000);
+    let small = repository().join("tests/golden/tokenizer/byte-level/tokenizer.json");
+    let mut large: Value = serde_json::from_slice(&fs::read(small).expect("a tokenizer")).expect("JSON");
+    let letters: Vec<String> = ('a'..='z').map(String::from).collect();
+    let two: Vec<(&String, &String)> = letters.iter().flat_map(|a| letters.iter().map(move |b| (a, b))).collect();
+    let pairs: Vec<String> = two.iter().map(|(a, b)| format!("{a}{b}")).collect();
+    let three = pairs.iter().flat_map(|ab| letters.iter().map(move |c| (ab, c)));
+    let merges: Vec<(String, String)> = two.iter().copied().chain(three).map(|(a, b)| (a.clone(), b.clone())).collect();
+    let mut next = large["model"]["vocab"].as_object().expect("a vocabulary").len();
+    for (a, b) in merges {
+        let vocab = large["model"]["vocab"].as_object_mut().expect("a vocabulary");
+        if !vocab.contains_key(&format!("{a}{b}")) {
+            vocab.insert(format!("{a}{b}"), next.into());
+            next += 1;
+            large["model"]["merges"].as_array_mut().expect("merges").push(serde_json::json!([a, b]));
+        }
+    }
+    assert!(next > 18_000 && next < 20_000, "{next}");
+    desk.write("wide/tokenizer.json", &large.to_string());
+    let word = |at: usize| -> String {
+        let mut rest = at.wrapping_mul(2_654_435_761) % (1 << 32);
+        let length = 4 + at % 9;
+        std::iter::repeat_with(|| {
+            let letter = (b'a' + (rest % 26) as u8) as char;
+            rest = rest / 26 + 7 * (rest % 26);
+            letter
+        })
+        .take(length)
+        .collect()
+    };
+    let rows = (0..3000).map(|row| {
+        let words: Vec<String> = (0..12).map(|at| word(row * 12 + at)).collect();
+        format!("{{\"text\": \"{}\"}}\n", words.join(" "))
+    });
+    desk.write("words.jsonl", &rows.collect::<String>());
+    let text = "tunepipe 1\nload model \"wide\"\nload data \"words.jsonl\" format=text max_len=64 long=truncate\n\
+                train lora steps=1 batch=1\n";
+    desk.write("words.tp", text);
+    for threads in [1, 2, 7] {
+        let run = format!("words-{threads}");
+        let told = desk.told(&["run", "-q", "words.tp", "--run-dir", &format!("runs/{run}")], |command| {
+            command.env("TUNEPIPE_CACHE", "off").env("RAYON_NUM_THREADS", threads.to_string());
+        });
+        assert!(!told.ended(0).err.contains("over the plan"), "{run}");
+        let rows = fs::read(desk.path(&format!("runs/{run}/memory.json"))).expect("memory");
+        let rows: Vec<Value> = serde_json::from_slice(&rows).expect("JSON");
+        let row = rows.iter().find(|row| row["phase"] == "tokenise").expect("a phase");
+        let bytes = |key: &str| row[key].as_u64().expect("bytes");
+        assert_near(bytes("planned"), bytes("measured"), &run);
+        assert!(threads > 1 || bytes("measured") > 6 << 20, "the vocabulary shows: {row}");
+    }
+}

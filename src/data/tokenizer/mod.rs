@@ -178,6 +178,19 @@ impl Tokenizer {
         Decoder::new(self.core.clone(), self.json.len())
     }
 
+    /// A bound on the bytes it holds, its file among them.
+    pub fn held(&self) -> u64 {
+        let template = self.chat_template.as_ref().map_or(0, String::len);
+        // A parsed value takes some times its text.
+        let around = self.json.len() + self.config.to_string().len() * 8 + template;
+        self.decoder().bytes().saturating_add(around as u64)
+    }
+
+    /// Tells one vocabulary from another.
+    pub fn address(&self) -> usize {
+        Arc::as_ptr(&self.core) as usize
+    }
+
     /// The text of ids, special tokens written out: what a person who looks at tokens wants to see.
     pub fn show(&self, ids: &[u32]) -> Result<String> {
         self.core.decode(ids, false).map_err(|e| unencodable(&e.to_string()))
