@@ -4,7 +4,7 @@ use super::batch::Extent;
 use super::shape::Shape;
 use super::tensors::Proj;
 use super::windows::{largest_window, rows_per_window};
-use crate::kernels::{self, Product};
+use crate::kernels::{self, Processor, Product};
 
 /// Which way a pass goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,18 +18,18 @@ pub enum Way {
 }
 
 /// Bytes that packing takes at once in a pass over micro-batches of this extent.
-pub fn packing(shape: &Shape, extent: Extent, way: Way, threads: usize) -> u64 {
+pub fn packing(shape: &Shape, extent: Extent, way: Way, threads: usize, processor: Processor) -> u64 {
     let mut products = Vec::new();
     let window = largest_window(extent.counted, rows_per_window(shape.vocab));
     let layers = Proj::ALL.iter().map(|proj| (proj.dims(shape), extent.tokens));
     for ((out, into), n) in layers.chain([((shape.vocab, shape.hidden), window)]) {
-        products.push(Product { m: n, n: out, k: into, a_turned: false, b_turned: true });
+        products.push(Product { m: n, n: out, k: into, a_turned: false, b_turned: true, ragged: false });
         if way != Way::Forward {
-            products.push(Product { m: n, n: into, k: out, a_turned: false, b_turned: false });
+            products.push(Product { m: n, n: into, k: out, a_turned: false, b_turned: false, ragged: false });
         }
         if way == Way::Weights {
-            products.push(Product { m: out, n: into, k: n, a_turned: true, b_turned: false });
+            products.push(Product { m: out, n: into, k: n, a_turned: true, b_turned: false, ragged: true });
         }
     }
-    kernels::packing(&products, threads)
+    kernels::packing(&products, threads, processor)
 }
