@@ -1,9 +1,11 @@
 //! Finds the change that costs least and really fits: every candidate is planned, for every target.
 
-use super::levers::{Change, candidates, changed, in_words};
+use std::collections::{HashSet, VecDeque};
+
+use super::levers::{Change, Lever, Obstacle, candidates, changed, in_words};
 use crate::memory::{Bytes, Place, Profile};
 use crate::plan::Plan;
-use crate::stages::{Facts, Target, lower};
+use crate::stages::{Facts, Target, lower, lower_within};
 use crate::text::Span;
 
 /// What a search came to.
@@ -18,58 +20,81 @@ pub enum Fit {
 
 /// Searches for one change that fits every target.
 pub fn fit(plan: &Plan, targets: &[Target], facts: &Facts) -> Fit {
-    let fits = |profiles: &[Profile]| {
-        targets.iter().zip(profiles).all(|(target, profile)| target.limits.overruns(profile.peak()).is_empty())
-    };
-    let mut last = match profiles(plan, targets, facts) {
-        Some(now) if fits(&now) => return Fit::Already,
-        now => now.unwrap_or_default(),
-    };
-    let works = |change: &Change| profiles(&changed(plan, change), targets, facts).is_some();
-    for change in candidates(plan, &works) {
-        let Some(after) = profiles(&changed(plan, &change), targets, facts) else { continue };
-        if fits(&after) {
-            return leaner(plan, targets, facts, change, after, &fits);
-        }
-        last = after;
+    if fitting(plan, targets, facts).is_some() {
+        return Fit::Already;
     }
-    Fit::None { needs: last }
+    let tried = |change: &Change| {
+        let changed = changed(plan, change);
+        let mut lowered = targets.iter().map(|target| lower(&changed, target, facts));
+        let failed = lowered.find(|lowered| lowered.schedule.is_none())?;
+        Some(if failed.refused.is_empty() { Obstacle::Other } else { Obstacle::Steps(failed.refused) })
+    };
+    let candidates = candidates(plan, &tried);
+    for change in &candidates {
+        if let Some(after) = fitting(&changed(plan, change), targets, facts) {
+            return leaner(plan, targets, facts, change.clone(), after);
+        }
+    }
+    let whole = |plan: &Plan| profiles(plan, targets, facts);
+    let least = candidates.iter().rev().find_map(|change| whole(&changed(plan, change)));
+    Fit::None { needs: least.or_else(|| whole(plan)).unwrap_or_default() }
 }
 
-/// The change without what it does not need, the dearest tried first.
-fn leaner(
-    plan: &Plan,
-    targets: &[Target],
-    facts: &Facts,
-    mut change: Change,
-    mut after: Vec<Profile>,
-    fits: &impl Fn(&[Profile]) -> bool,
-) -> Fit {
-    for group in groups(&change).into_iter().rev() {
-        let fewer: Change = change.iter().filter(|lever| lever.group() != group).cloned().collect();
-        if fewer.is_empty() {
-            continue;
+/// Plans that are made to find out what a change can do without. A pipeline of a few stages needs some ten; one of
+/// hundreds may keep a switch too many, and still fits.
+const SPARED: usize = 40;
+
+/// The change without what it does not need: each argument all at once, the dearest first, then by halves.
+fn leaner(plan: &Plan, targets: &[Target], facts: &Facts, change: Change, after: Vec<Profile>) -> Fit {
+    let groups = groups(&change);
+    let mut arguments: Vec<&str> = Vec::new();
+    for (_, argument) in &groups {
+        if !arguments.contains(argument) {
+            arguments.push(argument);
         }
-        if let Some(less) = profiles(&changed(plan, &fewer), targets, facts).filter(|less| fits(less)) {
-            (change, after) = (fewer, less);
+    }
+    let of = |argument| groups.iter().copied().filter(|group| group.1 == argument).collect();
+    let mut open: VecDeque<Vec<Group>> = arguments.into_iter().rev().map(of).collect();
+    let (mut change, mut after) = (change, after);
+    for _ in 0..SPARED {
+        let Some(mut without) = open.pop_front() else { break };
+        let fewer: Change = change.iter().filter(|lever| !without.contains(&lever.group())).cloned().collect();
+        let less = match fewer.is_empty() {
+            true => None,
+            false => fitting(&changed(plan, &fewer), targets, facts),
+        };
+        match less {
+            Some(less) => (change, after) = (fewer, less),
+            None if without.len() > 1 => {
+                let last = without.split_off(without.len() / 2);
+                open.extend([last, without]);
+            }
+            None => {}
         }
     }
     Fit::Change { change, after }
 }
 
-/// Levers that only make sense together, in the order of the change.
-fn groups(change: &Change) -> Vec<(Span, &'static str)> {
-    let mut groups = Vec::new();
-    for lever in change {
-        if !groups.contains(&lever.group()) {
-            groups.push(lever.group());
-        }
-    }
-    groups
+/// Levers that only make sense together.
+type Group = (Span, &'static str);
+
+/// In the order of the change.
+fn groups(change: &Change) -> Vec<Group> {
+    let mut seen = HashSet::new();
+    change.iter().map(Lever::group).filter(|group| seen.insert(*group)).collect()
 }
 
 fn profiles(plan: &Plan, targets: &[Target], facts: &Facts) -> Option<Vec<Profile>> {
     targets.iter().map(|target| Profile::of(&lower(plan, target, facts).schedule?).ok()).collect()
+}
+
+/// The same where all of them are within their limits; given up as soon as one is not.
+fn fitting(plan: &Plan, targets: &[Target], facts: &Facts) -> Option<Vec<Profile>> {
+    let one = |target: &Target| {
+        let profile = Profile::of(&lower_within(plan, target, facts).schedule?).ok()?;
+        target.limits.overruns(profile.peak()).is_empty().then_some(profile)
+    };
+    targets.iter().map(one).collect()
 }
 
 /// Help for an overrun: the change that fits, with what it then takes.
