@@ -20,14 +20,22 @@ fn lines(program: &Path) -> std::io::Result<()> {
     let folder = tempfile::tempdir()?;
     println!("{:<44} fastest ms  median ms", "");
     let version = ["--version".to_owned()];
-    print(program, "start and --version", &version, folder.path())?;
+    print(program, "start and --version", 0, &version, folder.path())?;
     for stages in [10, 100, 1000] {
         let file = format!("{stages}.tp");
         std::fs::write(folder.path().join(&file), pipeline(stages, "smollm2-135m"))?;
-        print(program, &format!("check, {stages} stages"), &["check".to_owned(), file], folder.path())?;
+        print(program, &format!("check, {stages} stages"), 0, &["check".to_owned(), file], folder.path())?;
+    }
+    // Over budget at every training, and every switch still to be found.
+    for stages in [10, 100, 1000] {
+        let file = format!("over-{stages}.tp");
+        let text = pipeline(stages, "smollm2-135m").replace("ram=2TiB", "ram=1GiB").replace("gpu=2TiB ", "");
+        let text = text.replace("batch=2 free_logits recompute", "batch=8").replace(" low_ram", "");
+        std::fs::write(folder.path().join(&file), text)?;
+        print(program, &format!("check, {stages} stages, over budget"), 4, &["check".to_owned(), file], folder.path())?;
     }
     std::fs::write(folder.path().join("405b.tp"), pipeline(5, "llama-3.1-405b"))?;
-    print(program, "plan of a 405B QLoRA", &["plan".to_owned(), "405b.tp".to_owned()], folder.path())
+    print(program, "plan of a 405B QLoRA", 0, &["plan".to_owned(), "405b.tp".to_owned()], folder.path())
 }
 
 /// So many stages: models that are loaded, quantised, trained, sampled from and saved, one after the other.
@@ -47,7 +55,8 @@ fn pipeline(stages: usize, shape: &str) -> String {
     text
 }
 
-fn print(program: &Path, name: &str, arguments: &[String], folder: &Path) -> std::io::Result<()> {
+/// Times a command that ends with `code`.
+fn print(program: &Path, name: &str, code: i32, arguments: &[String], folder: &Path) -> std::io::Result<()> {
     let mut times = Vec::new();
     for _ in 0..21 {
         let start = Instant::now();
@@ -58,7 +67,7 @@ fn print(program: &Path, name: &str, arguments: &[String], folder: &Path) -> std
             .stderr(Stdio::null())
             .status()?;
         times.push(start.elapsed().as_secs_f64() * 1e3);
-        if !status.success() {
+        if status.code() != Some(code) {
             return Err(std::io::Error::other(format!("{name}: {status}")));
         }
     }

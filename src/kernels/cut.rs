@@ -15,7 +15,7 @@ pub(super) struct Cut {
 }
 
 /// Products below this are left to `gemm`, which has paths of its own for them.
-const FEWEST_ROWS: usize = 128;
+pub(super) const FEWEST_ROWS: usize = 128;
 const FEWEST_COLS: usize = 96;
 /// `gemm`'s largest register tile, in the terms of a row-major output, is 8 rows of 48 columns.
 const TILE_ROWS: usize = 8;

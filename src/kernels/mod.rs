@@ -49,7 +49,7 @@ pub use matmul::{Mat, MatMut, Term, matmul, matmul_sum};
 pub use nf4::{Nf4, Nf4Layout, Nf4Writer, Scales, dynamic_map};
 pub use norm::{rms_norm, rms_norm_apply, rms_norm_backward};
 pub use optimizer::{AdamW, adamw, sum_squares};
-pub use packing::{Product, packing, slabs, warm};
+pub use packing::{Processor, Product, packing, slabs, warm};
 pub use pointwise::{add, add_bias, bias_backward, copy, fill, scale, swiglu, swiglu_backward};
 pub use random::{Key, fill_normal, fill_uniform, normal, normal4, uniform};
 pub use rope::{RopeTable, rope, rope_tables};

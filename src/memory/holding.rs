@@ -70,6 +70,11 @@ impl PerPlace {
         Ok(())
     }
 
+    /// Adds what lies in every place.
+    pub fn join(&mut self, other: Self) -> Result<()> {
+        Place::ALL.into_iter().try_for_each(|place| self.add(place, other[place]))
+    }
+
     pub fn sum<'a>(holdings: impl IntoIterator<Item = &'a Holding>) -> Result<Self> {
         let mut total = PerPlace::default();
         for holding in holdings {

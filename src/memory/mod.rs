@@ -15,6 +15,6 @@ pub use admit::{Admitted, Limits, Overrun, admit};
 pub use bytes::Bytes;
 pub use holding::{Grows, Holding, PerPlace, Place};
 pub use ledger::{Account, Books, Lease, Ledger};
-pub use profile::{PhaseProfile, Profile, StageProfile};
+pub use profile::{PhaseProfile, Profile, Rising, StageProfile};
 pub use resident::peak_resident;
 pub use schedule::{Early, Kept, Phase, Schedule, StagePlan};

@@ -1,6 +1,6 @@
 //! Adds up lifetimes: what is alive in each phase, and where the peak is.
 
-use super::{Holding, Kept, PerPlace, Place, Schedule};
+use super::{Holding, Kept, PerPlace, Place, Schedule, StagePlan};
 use crate::text::{Result, Span};
 
 /// Everything alive in one phase.
@@ -45,17 +45,11 @@ impl Profile {
             let base = PerPlace::sum(&before)?;
             let mut phases = Vec::with_capacity(stage.phases.len());
             for phase in &stage.phases {
-                let own = match phase.peak {
-                    Some(peak) => peak,
-                    None => PerPlace::sum(&phase.holdings)?,
-                };
                 let (before, mut peak) = match &phase.early {
                     Some(early) => (&early.before, PerPlace::sum(&early.before)?),
                     None => (&before, base),
                 };
-                for place in Place::ALL {
-                    peak.add(place, own[place])?;
-                }
+                peak.join(phase.own()?)?;
                 let holdings = before.iter().chain(&phase.holdings).cloned().collect();
                 let measured = phase.early.as_ref().map(|early| early.measured);
                 phases.push(PhaseProfile { name: phase.name, peak, holdings, measured });
@@ -80,9 +74,45 @@ impl Profile {
     }
 }
 
+/// Peaks of stages one after the other while a schedule is still being made. What only the whole of it knows to be there
+/// before the first stage is missing, so that no peak of the profile is lower.
+pub struct Rising {
+    floor: PerPlace,
+    /// With the last stage that each lives in.
+    alive: Vec<(PerPlace, usize)>,
+    stages: usize,
+}
+
+impl Rising {
+    pub fn new(floor: &[Holding]) -> Result<Rising> {
+        Ok(Rising { floor: PerPlace::sum(floor)?, alive: Vec::new(), stages: 0 })
+    }
+
+    /// The next stage's peak.
+    pub fn add<B>(&mut self, stage: &StagePlan<B>) -> Result<PerPlace> {
+        let index = self.stages;
+        self.alive.retain(|(_, until)| *until >= index);
+        let mut base = self.floor;
+        for (kept, _) in &self.alive {
+            base.join(*kept)?;
+        }
+        let mut most = PerPlace::default();
+        for phase in stage.phases.iter().filter(|phase| phase.early.is_none()) {
+            let mut peak = base;
+            peak.join(phase.own()?)?;
+            most = most.max(peak);
+        }
+        for kept in &stage.keeps {
+            self.alive.push((PerPlace::sum(&kept.holdings)?, kept.until));
+        }
+        self.stages += 1;
+        Ok(most)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{Phase, StagePlan};
+    use super::super::Phase;
     use super::*;
     use crate::text::SourceId;
 
@@ -116,6 +146,9 @@ mod tests {
         let profile = Profile::of(&schedule).expect("adds up");
         let peaks: Vec<u64> = profile.stages.iter().map(|s| s.peak()[Place::Ram]).collect();
         assert_eq!(peaks, [1111, 126, 33]);
+        let mut rising = Rising::new(&schedule.floor).expect("adds up");
+        let risen = schedule.stages.iter().map(|stage| rising.add(stage).expect("adds up")[Place::Ram]);
+        assert_eq!(risen.collect::<Vec<u64>>(), [111, 126, 33], "all but the tokenizer, which is not known yet");
         let (stage, phase) = profile.summit(Place::Ram).expect("something is held");
         assert_eq!((stage.name.as_str(), phase.name), ("load model", "read"));
         assert!(profile.summit(Place::Gpu).is_none());

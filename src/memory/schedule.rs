@@ -1,7 +1,7 @@
 //! What a pipeline will hold, stage by stage, and the bodies that will hold it.
 
 use super::{Holding, PerPlace};
-use crate::text::Span;
+use crate::text::{Result, Span};
 
 /// A stretch of a stage in which the same things are held.
 #[derive(Debug, Clone)]
@@ -20,6 +20,11 @@ pub struct Phase {
 impl Phase {
     pub fn new(name: &'static str, holdings: Vec<Holding>) -> Self {
         Phase { name, holdings, peak: None, early: None }
+    }
+
+    /// The most that its own holdings take together.
+    pub fn own(&self) -> Result<PerPlace> {
+        self.peak.map_or_else(|| PerPlace::sum(&self.holdings), Ok)
     }
 }
 

@@ -41,7 +41,7 @@ pub use mapping::{MAPPED, Mapping, Parts};
 pub use merge::{Base, merge_window, merge_windows, merged};
 pub use offload::{OFFLOADED, waiting};
 pub use parts::Planned;
-pub use products::{Way, packing};
+pub use products::{Way, logits_window, logits_window_up_to, packing};
 pub use shape::{Rope, Scaling, Shape};
 pub use source::{Random, WeightSource};
 pub use tensors::{Proj, Role, Tensor};

@@ -38,6 +38,11 @@ pub fn windows(rows: usize, per: usize) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
+/// The most rows any window has when just `rows` rows are cut.
+pub fn widest_window(rows: usize, per: usize) -> usize {
+    windows(rows, per).map(|window| window.len()).max().unwrap_or(0)
+}
+
 /// The most rows any window has when up to `rows` rows are cut: a shorter total can have the longer last window.
 pub fn largest_window(rows: usize, per: usize) -> usize {
     rows.min(per + FEWEST_ROWS - 1)
@@ -49,4 +54,20 @@ pub fn rows_per_block_window(cols: usize, block: usize) -> usize {
     let shared = 1usize << cols.trailing_zeros().min(block.trailing_zeros());
     let step = (block / shared).max(FEWEST_ROWS);
     (rows_per_window(cols) / step * step).max(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_widest_window_is_one_of_them_and_no_more_than_any_total_up_to_it_has() {
+        for (rows, widest) in
+            [(0, 0), (100, 100), (256, 256), (300, 300), (383, 383), (384, 256), (1980, 256), (2047, 256)]
+        {
+            assert_eq!(widest_window(rows, 256), widest, "{rows}");
+            assert!(widest <= largest_window(rows, 256), "{rows}");
+        }
+        assert_eq!((0..2048).map(|rows| widest_window(rows, 256)).max(), Some(largest_window(2047, 256)));
+    }
 }

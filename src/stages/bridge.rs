@@ -54,9 +54,9 @@ fn stored(float: Float) -> StoredType {
 }
 
 /// What products pack; a GPU's library has its own workspace.
-pub fn packing(shape: &Shape, extent: Extent, way: Way, target: &Target) -> Option<Holding> {
+pub fn packing(shape: &Shape, extent: Extent, window: usize, way: Way, target: &Target) -> Option<Holding> {
     (!target.gpu).then(|| {
-        let bytes = model::packing(shape, extent, way, target.threads);
+        let bytes = model::packing(shape, extent, window, way, target.threads, target.processor);
         Holding::new("matmul packing", Place::Ram, bytes, "threads, batch, max_len")
     })
 }

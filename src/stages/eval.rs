@@ -50,7 +50,7 @@ impl Stage for Eval {
             holding.grows = train::grows_with(&holding.name);
         }
         world.target.resize(&mut holdings, model.form);
-        holdings.extend(packing(&model.shape, extent, Way::Forward, world.target));
+        holdings.extend(packing(&model.shape, extent, largest.window, Way::Forward, world.target));
         Ok(Lowered {
             phases: vec![Phase::new("score", holdings)],
             keeps: Vec::new(),

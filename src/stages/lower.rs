@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{Body, Facts, STAGES, Target, World};
 use crate::kernels;
-use crate::memory::{Holding, Place, Schedule, StagePlan};
+use crate::memory::{Holding, Limits, Place, Rising, Schedule, StagePlan};
 use crate::plan::{Plan, Step};
 use crate::text::Diagnostic;
 
@@ -21,6 +21,8 @@ pub struct Lowering {
     /// None when a stage was refused.
     pub schedule: Option<Schedule<Box<dyn Body>>>,
     pub diagnostics: Vec<Diagnostic>,
+    /// Steps that were refused for what they say themselves, not for what an earlier one did not make.
+    pub refused: Vec<usize>,
     pub remarks: Vec<String>,
     /// Files that decide the result, for the manifest.
     pub inputs: Vec<PathBuf>,
@@ -40,9 +42,23 @@ pub(super) fn program(target: &Target) -> Holding {
     Holding::new("program", Place::Ram, PROGRAM.saturating_add(threads.saturating_mul(THREAD)), "")
 }
 
+/// The process itself.
+fn floor(target: &Target) -> Vec<Holding> {
+    let mut floor = vec![program(target)];
+    if !target.gpu {
+        floor.push(Holding::new("matmul slabs", Place::Ram, kernels::slabs(target.threads), "threads"));
+    }
+    floor
+}
+
 /// Lowers every step, going on after a refusal so that one bad stage does not hide the next.
 pub fn lower(plan: &Plan, target: &Target, facts: &Facts) -> Lowering {
-    lower_watched(plan, target, facts, &mut |_, _| {})
+    lowering(plan, target, facts, None, &mut |_, _| {})
+}
+
+/// As [`lower`], but given up, with no schedule, at the first stage that overruns the target's limits for certain.
+pub fn lower_within(plan: &Plan, target: &Target, facts: &Facts) -> Lowering {
+    lowering(plan, target, facts, Some(&target.limits), &mut |_, _| {})
 }
 
 /// As [`lower`]; `watch` sees what is known before each step.
@@ -52,10 +68,22 @@ pub(super) fn lower_watched(
     facts: &Facts,
     watch: &mut dyn FnMut(&Step, &World<'_>),
 ) -> Lowering {
+    lowering(plan, target, facts, None, watch)
+}
+
+fn lowering(
+    plan: &Plan,
+    target: &Target,
+    facts: &Facts,
+    limits: Option<&Limits>,
+    watch: &mut dyn FnMut(&Step, &World<'_>),
+) -> Lowering {
+    let floor = floor(target);
+    let mut within = limits.and_then(|limits| Some((limits, Rising::new(&floor).ok()?)));
     let mut world = World::new(plan, target, facts);
     let mut diagnostics = Vec::new();
     let mut stages: Vec<StagePlan<Box<dyn Body>>> = Vec::with_capacity(plan.steps.len());
-    let mut whole = true;
+    let (mut whole, mut refused) = (true, Vec::new());
     for (index, step) in plan.steps.iter().enumerate() {
         world.index = index;
         watch(step, &world);
@@ -76,15 +104,27 @@ pub(super) fn lower_watched(
             }
         }
         match result {
-            Ok(lowered) => stages.push(StagePlan {
-                name: step.stage.clone(),
-                span: step.span,
-                line: step.line,
-                phases: lowered.phases,
-                keeps: lowered.keeps,
-                body: lowered.body,
-            }),
+            Ok(lowered) => {
+                let stage = StagePlan {
+                    name: step.stage.clone(),
+                    span: step.span,
+                    line: step.line,
+                    phases: lowered.phases,
+                    keeps: lowered.keeps,
+                    body: lowered.body,
+                };
+                // A sum that cannot be counted is the profile's to say.
+                let peak = within.as_mut().and_then(|(limits, rising)| Some((limits, rising.add(&stage).ok()?)));
+                stages.push(stage);
+                if peak.is_some_and(|(limits, peak)| !limits.overruns(peak).is_empty()) {
+                    whole = false;
+                    break;
+                }
+            }
             Err(found) => {
+                if !found.is_empty() {
+                    refused.push(index);
+                }
                 diagnostics.extend(found.into_iter().map(|diagnostic| step.called(diagnostic)));
                 whole = false;
             }
@@ -103,13 +143,10 @@ pub(super) fn lower_watched(
     if !target.gpu && target.threads != rayon::current_num_threads() {
         world.remark(format!("planned for a machine with {} threads", target.threads));
     }
-    let mut floor = vec![program(target)];
-    if !target.gpu {
-        floor.push(Holding::new("matmul slabs", Place::Ram, kernels::slabs(target.threads), "threads"));
-    }
     Lowering {
         schedule: whole.then_some(Schedule { floor, resident: world.residents(), stages }),
         diagnostics,
+        refused,
         outputs: world.outputs(),
         writes: world.writes,
         remarks: world.remarks,

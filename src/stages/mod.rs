@@ -32,7 +32,7 @@ mod train_lora;
 pub use bridge::FileWeights;
 pub use facts::Facts;
 pub use job::{Body, Job, LedgerPool, Seen};
-pub use lower::{Lowering, lower};
+pub use lower::{Lowering, lower, lower_within};
 pub use pour::{Windows, pour};
 pub use preview::{Preview, positions, previews};
 pub use run_home::RunHome;

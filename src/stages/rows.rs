@@ -7,7 +7,7 @@ use super::world::{DataDesc, ModelDesc};
 use super::{Refusal, World};
 use crate::data::{self, Batch, BatchPlan, Cursor, Epoch, Length, Report, Settings, TokenSet, Tokenizer};
 use crate::memory::{Holding, Place};
-use crate::model::Extent;
+use crate::model::{Extent, logits_window, logits_window_up_to};
 use crate::plan::Step;
 use crate::text::{Diagnostic, Fault, Result};
 use crate::train::Micro;
@@ -29,6 +29,7 @@ pub struct Rows {
     part: Part,
     batch: usize,
     seed: u64,
+    vocab: usize,
 }
 
 /// Rows that are named of a batch.
@@ -37,6 +38,8 @@ const NAMED: usize = 4;
 /// The largest micro-batch, in each respect, and in words what makes it; none where the rows are not at hand.
 pub struct Largest {
     pub extent: Extent,
+    /// Rows of the largest window of logits: not that of the largest micro-batch, which may leave less for its last.
+    pub window: usize,
     pub words: Option<String>,
 }
 
@@ -73,7 +76,8 @@ impl Rows {
         batch: usize,
         seed: u64,
     ) -> Result<Self, Refusal> {
-        let rows = |encoded| Rows { settings: desc.settings.clone(), encoded, part: Part::Train, batch, seed };
+        let vocab = model.shape.vocab;
+        let rows = |encoded| Rows { settings: desc.settings.clone(), encoded, part: Part::Train, batch, seed, vocab };
         let Some(tokenizer) = model.tokenizer.as_ref().filter(|_| desc.present) else {
             return absent(step, desc, model, world).map(|()| rows(None));
         };
@@ -150,40 +154,42 @@ impl Rows {
 
     /// The largest micro-batch that the run will see, in each respect: the ragged last ones and a short `steps=` count.
     pub fn largest_of_run(&self, length: Length, accum: usize) -> Result<Largest> {
-        let Some(encoded) = &self.encoded else { return Ok(Largest { extent: self.assumed(), words: None }) };
+        let Some(encoded) = &self.encoded else { return Ok(self.up_to(self.assumed(), None)) };
         let plan = self.batches(encoded)?;
-        let mut extent = Extent::default();
+        let (mut extent, mut widest) = (Extent::default(), 0);
         let mut top = Top::default();
         let mut step = 0u64;
         for (walked, window) in (0u64..).zip(plan.walk(length, accum, Cursor::default())) {
             if walked >= WALKED {
                 let extent = extent.max(self.bound(encoded));
                 let words = "more batches than are gone through: planned as if the longest rows met in one".to_owned();
-                return Ok(Largest { extent, words: Some(words) });
+                return Ok(self.up_to(extent, Some(words)));
             }
             step += u64::from(window.counted > 0);
             for micro in window.micros() {
                 let of = plan.extent(micro);
                 extent = extent.max(self::extent(of));
+                widest = widest.max(logits_window(of.counted, self.vocab));
                 top.see(of.tokens, Some(step), micro);
             }
         }
-        Ok(Largest { extent, words: self.words(encoded, &extent, &top) })
+        Ok(Largest { extent, window: widest, words: self.words(encoded, &extent, &top) })
     }
 
     /// The largest micro-batch of one pass in file order.
     pub fn largest(&self) -> Result<Largest> {
-        let Some(encoded) = &self.encoded else { return Ok(Largest { extent: self.assumed(), words: None }) };
+        let Some(encoded) = &self.encoded else { return Ok(self.up_to(self.assumed(), None)) };
         let plan = self.batches(encoded)?;
         let epoch = plan.epoch(0);
-        let mut extent = Extent::default();
+        let (mut extent, mut widest) = (Extent::default(), 0);
         let mut top = Top::default();
         for micro in epoch.micros() {
             let of = plan.extent(micro);
             extent = extent.max(self::extent(of));
+            widest = widest.max(logits_window(of.counted, self.vocab));
             top.see(of.tokens, None, micro);
         }
-        Ok(Largest { extent, words: self.words(encoded, &extent, &top) })
+        Ok(Largest { extent, window: widest, words: self.words(encoded, &extent, &top) })
     }
 
     /// `the largest batch, of step 3, has 812 tokens: rows.jsonl:4, rows.jsonl:9`.
@@ -213,6 +219,11 @@ impl Rows {
     fn places(&self, encoded: &Encoded, rows: &[u32], most: usize) -> Vec<String> {
         let origins = rows.iter().filter_map(|row| encoded.tokens.origin(*row)).take(most);
         origins.map(|origin| self.settings.place(origin)).collect()
+    }
+
+    /// Micro-batches of which no more is known than what they are at most.
+    fn up_to(&self, extent: Extent, words: Option<String>) -> Largest {
+        Largest { extent, window: logits_window_up_to(extent.counted, self.vocab), words }
     }
 
     /// Every row as long as it may be.

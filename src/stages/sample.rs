@@ -105,7 +105,7 @@ fn planned(
     let mut holdings = holdings_of(&planned, world.target.place(), "prompt max_new").map_err(fail)?;
     world.target.resize(&mut holdings, model.form);
     let extent = Extent { tokens: prompt_tokens, counted: 1, longest: prompt_tokens };
-    holdings.extend(packing(&model.shape, extent, Way::Forward, world.target));
+    holdings.extend(packing(&model.shape, extent, extent.counted, Way::Forward, world.target));
     Ok(Lowered {
         phases: vec![Phase::new("write on", holdings)],
         keeps: Vec::new(),

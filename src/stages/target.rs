@@ -1,5 +1,6 @@
 //! The machine a schedule is made for: it decides the bytes.
 
+use crate::kernels::Processor;
 use crate::memory::{Holding, Limits, Place};
 use crate::model::{Float, Form};
 use crate::plan::{Budget, Capability};
@@ -18,6 +19,8 @@ pub struct Target {
     pub budget: Option<Span>,
     /// Threads that kernels use: their scratch counts.
     pub threads: usize,
+    /// Its instruction set: that of the machine at hand, unless the budget says its threads and so means another.
+    pub processor: Processor,
 }
 
 impl Target {
@@ -30,6 +33,7 @@ impl Target {
             limits: Limits::default(),
             budget: None,
             threads: rayon::current_num_threads(),
+            processor: Processor::Here,
         }
     }
 
@@ -42,6 +46,7 @@ impl Target {
             limits: Limits { gpu: device.gpu, ram: device.ram, disk: device.disk },
             budget: Some(budget.span),
             threads: device.threads.unwrap_or_else(rayon::current_num_threads),
+            processor: if device.threads.is_some() { Processor::Another } else { Processor::Here },
         }
     }
 

@@ -79,11 +79,11 @@ pub fn lower(
     let adapter: Vec<_> = holdings.iter().filter(|holding| holding.name == "adapter").cloned().collect();
     let way = if trainable == Trainable::Full { Way::Weights } else { Way::Inputs };
     let mut learning = holdings.clone();
-    learning.extend(packing(&model.shape, extent, way, world.target));
+    learning.extend(packing(&model.shape, extent, learnt.window, way, world.target));
     let mut phases = vec![Phase::new("step", learning)];
     if let Some(scored) = &scored {
         // The trainer's buffers stay; its products do not come in a score.
-        holdings.extend(packing(&model.shape, scored.extent, Way::Forward, world.target));
+        holdings.extend(packing(&model.shape, scored.extent, scored.window, Way::Forward, world.target));
         phases.push(Phase::new("evaluate", holdings));
     }
     match &trainable {

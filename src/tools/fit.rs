@@ -1,9 +1,11 @@
 //! Finds the change that costs least and really fits: every candidate is planned, for every target.
 
-use super::levers::{Change, Lever, candidates, changed, edits, in_words};
+use std::collections::VecDeque;
+
+use super::levers::{Change, Lever, Obstacle, candidates, changed, edits, in_words};
 use crate::memory::{Bytes, Place, Profile};
 use crate::plan::Plan;
-use crate::stages::{Facts, Target, lower};
+use crate::stages::{Facts, Target, lower, lower_within};
 
 /// What a search came to.
 pub enum Fit {
@@ -17,60 +19,76 @@ pub enum Fit {
 
 /// Searches for one change that fits every target.
 pub fn fit(plan: &Plan, targets: &[Target], facts: &Facts) -> Fit {
-    let fits = |profiles: &[Profile]| {
-        targets.iter().zip(profiles).all(|(target, profile)| target.limits.overruns(profile.peak()).is_empty())
+    if fitting(plan, targets, facts).is_some() {
+        return Fit::Already;
+    }
+    let tried = |change: &Change| {
+        let changed = changed(plan, change);
+        let mut lowered = targets.iter().map(|target| lower(&changed, target, facts));
+        let failed = lowered.find(|lowered| lowered.schedule.is_none())?;
+        Some(if failed.refused.is_empty() { Obstacle::Other } else { Obstacle::Steps(failed.refused) })
     };
-    let mut last = match profiles(plan, targets, facts) {
-        Some(now) if fits(&now) => return Fit::Already,
-        now => now.unwrap_or_default(),
-    };
-    let works = |change: &Change| profiles(&changed(plan, change), targets, facts).is_some();
-    let mut candidates = candidates(plan, &works);
-    let all = candidates.last().and_then(|all| profiles(&changed(plan, all), targets, facts));
+    let whole = |plan: &Plan| profiles(plan, targets, facts);
+    let mut candidates = candidates(plan, &tried);
+    let all = candidates.last().and_then(|all| whole(&changed(plan, all)));
     candidates.retain(|change| edits(plan, change).is_some());
     // Every lever makes what lies on a card smaller. Where all of them together are not enough, none of the rest is.
     let beyond = |(target, profile): (&Target, &Profile)| {
         target.limits.get(Place::Gpu).is_some_and(|most| profile.peak()[Place::Gpu] > most)
     };
-    if all.is_some_and(|all| targets.iter().zip(&all).any(beyond)) {
-        let least = candidates.iter().rev().find_map(|change| profiles(&changed(plan, change), targets, facts));
-        return Fit::None { needs: least.unwrap_or(last) };
-    }
-    for change in candidates {
-        let Some(after) = profiles(&changed(plan, &change), targets, facts) else { continue };
-        if fits(&after) {
-            return leaner(plan, targets, facts, change, after, &fits);
+    if !all.is_some_and(|all| targets.iter().zip(&all).any(beyond)) {
+        for change in &candidates {
+            if let Some(after) = fitting(&changed(plan, change), targets, facts) {
+                return leaner(plan, targets, facts, change.clone(), after);
+            }
         }
-        last = after;
     }
-    Fit::None { needs: last }
+    let least = candidates.iter().rev().find_map(|change| whole(&changed(plan, change)));
+    Fit::None { needs: least.or_else(|| whole(plan)).unwrap_or_default() }
 }
 
-/// The change without what it does not need, the dearest tried first.
-fn leaner(
-    plan: &Plan,
-    targets: &[Target],
-    facts: &Facts,
-    mut change: Change,
-    mut after: Vec<Profile>,
-    fits: &impl Fn(&[Profile]) -> bool,
-) -> Fit {
-    for group in groups(&change).into_iter().rev() {
-        let pulled =
-            |lever: &Lever| group.iter().any(|(step, argument)| (*step, *argument) == (lever.step, lever.argument));
-        let fewer: Change = change.iter().filter(|lever| !pulled(lever)).cloned().collect();
-        if fewer.is_empty() {
-            continue;
+/// Plans that are made to find out what a change can do without. A pipeline of a few stages needs some ten; one of
+/// hundreds may keep a switch too many, and still fits.
+const SPARED: usize = 40;
+
+/// The change without what it does not need: each argument all at once, the dearest first, then by halves.
+fn leaner(plan: &Plan, targets: &[Target], facts: &Facts, change: Change, after: Vec<Profile>) -> Fit {
+    let groups = groups(&change);
+    let argument = |group: &Group| group.first().map_or("", |(_, argument)| *argument);
+    let mut arguments: Vec<&str> = Vec::new();
+    for group in &groups {
+        if !arguments.contains(&argument(group)) {
+            arguments.push(argument(group));
         }
-        if let Some(less) = profiles(&changed(plan, &fewer), targets, facts).filter(|less| fits(less)) {
-            (change, after) = (fewer, less);
+    }
+    let of = |name: &str| groups.iter().filter(|group| argument(group) == name).cloned().collect();
+    let mut open: VecDeque<Vec<Group>> = arguments.into_iter().rev().map(of).collect();
+    let (mut change, mut after) = (change, after);
+    for _ in 0..SPARED {
+        let Some(mut without) = open.pop_front() else { break };
+        let pulled = |lever: &Lever| without.iter().flatten().any(|place| *place == (lever.step, lever.argument));
+        let fewer: Change = change.iter().filter(|lever| !pulled(lever)).cloned().collect();
+        let less = match fewer.is_empty() {
+            true => None,
+            false => fitting(&changed(plan, &fewer), targets, facts),
+        };
+        match less {
+            Some(less) => (change, after) = (fewer, less),
+            None if without.len() > 1 => {
+                let last = without.split_off(without.len() / 2);
+                open.extend([last, without]);
+            }
+            None => {}
         }
     }
     Fit::Change { change, after }
 }
 
-/// Levers that only make sense together, by step and argument, in the order of the change.
-fn groups(change: &Change) -> Vec<Vec<(usize, &'static str)>> {
+/// Levers that only make sense together, by step and argument.
+type Group = Vec<(usize, &'static str)>;
+
+/// In the order of the change.
+fn groups(change: &Change) -> Vec<Group> {
     let mut groups: Vec<Vec<&Lever>> = Vec::new();
     for lever in change {
         let (tied, mut rest): (Vec<_>, Vec<_>) =
@@ -85,6 +103,15 @@ fn groups(change: &Change) -> Vec<Vec<(usize, &'static str)>> {
 
 fn profiles(plan: &Plan, targets: &[Target], facts: &Facts) -> Option<Vec<Profile>> {
     targets.iter().map(|target| Profile::of(&lower(plan, target, facts).schedule?).ok()).collect()
+}
+
+/// The same where all of them are within their limits; given up as soon as one is not.
+fn fitting(plan: &Plan, targets: &[Target], facts: &Facts) -> Option<Vec<Profile>> {
+    let one = |target: &Target| {
+        let profile = Profile::of(&lower_within(plan, target, facts).schedule?).ok()?;
+        target.limits.overruns(profile.peak()).is_empty().then_some(profile)
+    };
+    targets.iter().map(one).collect()
 }
 
 /// Help for an overrun: the change that fits, with what it then takes.

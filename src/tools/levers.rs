@@ -142,11 +142,38 @@ pub fn in_words(plan: &Plan, change: &Change) -> String {
     parts.join(" and ")
 }
 
-/// Every change worth planning, the cheapest first; the last is every lever pulled as far as it goes. Not each can be
-/// written ([`edits`]). `works` says whether a plan with a change can be made at all: not
-/// every file can be mapped, and a processor has nowhere to offload to.
-pub fn candidates(plan: &Plan, works: &dyn Fn(&Change) -> bool) -> Vec<Change> {
-    let working = |change: Change| change.into_iter().filter(|lever| works(&vec![lever.clone()])).collect::<Change>();
+/// What stands in the way of a plan with a change: steps that are refused, or whatever else.
+pub enum Obstacle {
+    Steps(Vec<usize>),
+    Other,
+}
+
+/// The levers that can be pulled at all: not every file can be mapped, and a processor has nowhere to offload to. All are
+/// tried at once, and those that are refused left out, so that it takes a plan or two however many there are.
+fn working(mut change: Change, tried: &dyn Fn(&Change) -> Option<Obstacle>) -> Change {
+    while !change.is_empty() {
+        let many = change.len();
+        match tried(&change) {
+            None => break,
+            Some(Obstacle::Steps(refused)) => change.retain(|lever| !refused.contains(&lever.step)),
+            Some(Obstacle::Other) => {}
+        }
+        if change.len() == many {
+            // None of them is refused for itself: halves, down to the one that something else is refused for.
+            let rest = change.split_off(many / 2);
+            return match many {
+                1 => Change::new(),
+                _ => [working(change, tried), working(rest, tried)].concat(),
+            };
+        }
+    }
+    change
+}
+
+/// Every change worth planning, the cheapest first; the last is every lever pulled as far as it goes. Not each can be written
+/// ([`edits`]). `tried` says what stands in the way of a plan with a change.
+pub fn candidates(plan: &Plan, tried: &dyn Fn(&Change) -> Option<Obstacle>) -> Vec<Change> {
+    let working = |change| working(change, tried);
     let free = [switches(plan, "low_ram"), switches(plan, "free_logits")];
     let (mapped, recompute) = (working(switches(plan, "mapped")), switches(plan, "recompute"));
     let offload = working(trains(plan).filter_map(|(at, step)| offloaded(plan, at, step)).collect());

@@ -227,3 +227,32 @@ fn a_smaller_batch_keeps_the_tokens_of_a_step() {
     assert!(written.contains("free_logits accum=2\n") && written.ends_with("\ngo b=3\n"), "{written}");
     desk.tunepipe(&["check", "-q", "fit.tp"]).ended(0);
 }
+
+/// Of many stages only the one that is too large is changed, and what is offered was planned with all of them.
+#[test]
+fn among_many_stages_only_what_is_too_large_is_changed() {
+    let desk = Desk::empty();
+    let stages = |large: &[usize]| -> String {
+        let one = |at: usize| {
+            let batch = if large.contains(&at) { 8 } else { 1 };
+            format!(
+                "load model \"m{at}\" shape=smollm2-135m as m{at}\ntrain lora model=m{at} data=rows batch={batch}\n\
+                 save merged \"out/{at}\" model=m{at} low_ram\n"
+            )
+        };
+        let models: String = (0..12).map(one).collect();
+        format!("tunepipe 1\nbudget ram=2GiB\nload data \"r.jsonl\" format=tokens max_len=512 as rows\n{models}")
+    };
+    desk.write("fits.tp", &stages(&[]));
+    desk.tunepipe(&["check", "-q", "fits.tp"]).ended(0);
+    for large in [&[7][..], &[0, 11], &[3, 4, 9]] {
+        desk.write("many.tp", &stages(large));
+        desk.tunepipe(&["check", "-q", "many.tp"]).ended(4);
+        let told = desk.tunepipe(&["fit", "many.tp", "--write", "--json"]).ended(0).json();
+        let words = told["change"].as_str().expect("a change");
+        let lines: Vec<String> = large.iter().map(|at| format!("on `train lora` in line {}", 5 + 3 * at)).collect();
+        assert_eq!(words.matches(" in line ").count(), large.len(), "{words}");
+        assert!(lines.iter().all(|line| words.contains(line)), "{words}");
+        desk.tunepipe(&["check", "-q", "many.tp"]).ended(0);
+    }
+}

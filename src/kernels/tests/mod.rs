@@ -8,6 +8,7 @@ mod matmul;
 mod nf4;
 mod norm;
 mod optimizer;
+mod packing;
 mod pointwise;
 mod random;
 mod rope;
