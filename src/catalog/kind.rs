@@ -106,6 +106,11 @@ impl Atom {
             syntax::KindAtom::List(kind) => return Kind::read(kind).map(Atom::List),
             syntax::KindAtom::Name { name, range } => (name, range),
         };
+        if let Some(Range { low: Some(low), high: Some(high) }) = range.filter(|range| range.low > range.high) {
+            return Err(Diagnostic::error("type.range", format!("no number lies between {low} and {high}"))
+                .label(name.span, "its range ends before it begins")
+                .help(format!("write `{} {high}..{low}`", name.text)));
+        }
         let open = range.unwrap_or(Range { low: None, high: None });
         let at_least = |low| Range { low: Some(open.low.unwrap_or(low)), high: open.high };
         let atom = match &*name.text {

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::elsewhere::Wanted;
-use super::names::{Datum, What};
+use super::names::{self, Datum, What};
 use super::{Checker, arithmetic};
 use crate::catalog::{Atom, Kind};
 use crate::plan::Val;
@@ -108,12 +108,15 @@ impl Checker<'_> {
             "none" => Val::None,
             _ => {
                 if let Some(declared) = self.below.get(word).copied() {
-                    self.report(
-                        Diagnostic::error("name.later", format!("`{word}` is declared further down"))
-                            .label(span, "used before it is declared")
-                            .label(declared, "declared here")
-                            .help("move the declaration above this line"),
-                    );
+                    // Once: moving the declaration mends every use of it.
+                    if self.said.insert(word.to_owned()) {
+                        self.report(names::later(word, span, declared));
+                    }
+                    self.unread = true;
+                    return None;
+                }
+                let near = kind.and_then(|kind| nearest(word, kind.symbols()));
+                if kind.is_some() && self.lost(word, near) {
                     return None;
                 }
                 Val::Symbol(word.to_owned())
@@ -140,7 +143,10 @@ impl Checker<'_> {
         if let Some(told) = self.elsewhere(&diagnostic, word, Wanted::Setting) {
             return self.report(told);
         }
-        let near = nearest(word, self.names.keys().map(|name| &**name));
+        let near = nearest(word, self.names.keys().map(|name| &**name)).map(str::to_owned);
+        if self.lost(word, near.as_deref()) {
+            return;
+        }
         let diagnostic = match near {
             Some(near) => diagnostic.help(format!("write `{near}`")),
             None if self.difference(word).is_some() => {

@@ -29,6 +29,8 @@ use std::rc::Rc;
 
 pub use budget::budget;
 pub use given::{Asked, VARIABLE};
+pub use params::sample;
+pub use recipe::Declared;
 
 use crate::catalog::Catalog;
 use crate::plan::{Budget, Override, Plan, Step, Val};
@@ -77,6 +79,42 @@ pub fn check(file: &File, sources: &mut Sources, catalog: &Catalog, asked: &Aske
         checker.item(item);
     }
     checker.finish(file)
+}
+
+/// The recipes that a file declares or uses, with what is wrong with it. What its params are is no matter.
+pub fn recipes(source: SourceId, sources: &mut Sources, catalog: &Catalog) -> (Vec<Declared>, Vec<Diagnostic>) {
+    let (file, mut diagnostics) = syntax::parse(sources, source);
+    let given = given::Given::read(&Asked::default(), sources);
+    let library = library::read(&file, sources, catalog);
+    let mut checker = Checker::new(sources, catalog, &file, given, &library);
+    for item in &file.items {
+        match item {
+            Item::Let(_) | Item::Param(_) | Item::Recipe(_) | Item::Use(_) | Item::Broken(_) => checker.item(item),
+            _ => {}
+        }
+    }
+    let found = checker.reachable();
+    diagnostics.append(&mut checker.diagnostics);
+    diagnostics.extend(library.diagnostics.iter().cloned());
+    diagnostics.retain(|one| one.is_error() && one.code != "param.missing");
+    (found, diagnostics)
+}
+
+/// The lines of a file that recipes need: its lets, its `use` lines and the recipes.
+pub fn declarations(source: SourceId, sources: &Sources) -> String {
+    let (file, _) = syntax::parse(sources, source);
+    let mut text = String::new();
+    for item in &file.items {
+        let span = match item {
+            Item::Let(line) => line.span,
+            Item::Use(line) => line.span,
+            Item::Recipe(line) => line.span,
+            _ => continue,
+        };
+        text.push_str(sources.slice(span).trim_end());
+        text.push('\n');
+    }
+    text
 }
 
 struct Checker<'a> {
@@ -131,6 +169,8 @@ struct Scope<'a> {
     declared: HashMap<&'a str, Span>,
     /// Those of them that cannot be read.
     unread: HashSet<String>,
+    /// What names begin with that files would have brought in which could not be read; nothing, without an `as`.
+    lost: Vec<String>,
     /// Names of the file and of its recipes, wherever they stand.
     hidden: HashMap<&'a str, Vec<elsewhere::Hidden<'a>>>,
 }

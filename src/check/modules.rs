@@ -31,6 +31,8 @@ impl<'a> Checker<'a> {
         let Some(module) = self.library.by_use.get(&(line.span.source, line.span.start)).copied() else {
             // It could not be read: what it would have brought in is unknown.
             self.unread = true;
+            let prefix = line.alias.as_ref().map_or_else(String::new, |alias| format!("{}.", alias.text));
+            self.scopes[self.scope].lost.push(prefix);
             return;
         };
         let exports = self.module(module);
@@ -69,6 +71,15 @@ impl<'a> Checker<'a> {
         self.unread |= !whole;
         let of = (self.scope, module, prefix);
         self.uses.push(Used { of, span: line.span, shown: line.path.clone(), lets, called: !self.at_top() });
+    }
+
+    /// Whether a name may be one of a used file that could not be read, which is reported there; `near`: the name that it
+    /// is a slip of, if it is one.
+    pub fn lost(&mut self, name: &str, near: Option<&str>) -> bool {
+        let lost = &self.scopes[self.scope].lost;
+        let may = lost.iter().any(|prefix| if prefix.is_empty() { near.is_none() } else { name.starts_with(prefix) });
+        self.unread |= may;
+        may
     }
 
     /// Whether statements of the pipeline's own file are being checked.

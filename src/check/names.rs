@@ -69,6 +69,21 @@ pub(super) fn below(items: &[Item]) -> HashMap<&str, Span> {
     items.iter().filter_map(name).map(|word| (&*word.text, word.span)).collect()
 }
 
+/// A name that stands above its declaration, or in it.
+pub(super) fn later(word: &str, used: Span, declared: Span) -> Diagnostic {
+    let inside = used.source == declared.source && used.start > declared.start;
+    if inside {
+        return Diagnostic::error("name.later", format!("`{word}` is declared by itself"))
+            .label(used, "has no value yet")
+            .label(declared, "declared here")
+            .help("write the value itself");
+    }
+    Diagnostic::error("name.later", format!("`{word}` is declared further down"))
+        .label(used, "used before it is declared")
+        .label(declared, "declared here")
+        .help("move the declaration above this line")
+}
+
 impl Checker<'_> {
     /// Declares a param or let. A name is used once in a file, whatever it names.
     pub fn declare(&mut self, name: &Word, datum: Option<Datum>) {

@@ -120,11 +120,16 @@ impl Checker<'_> {
                 };
             }
             Err(_) if raw.trim().is_empty() => {
-                self.report(
-                    Diagnostic::error("param.value", format!("`{name}` is given no value"))
-                        .label(span, "empty")
-                        .label(*declared, "declared here"),
-                );
+                let diagnostic = Diagnostic::error("param.value", format!("`{name}` is given no value"));
+                // Of `--set` the text is all there is; a param is declared elsewhere.
+                let diagnostic = match declared.source == span.source {
+                    true => diagnostic.label(*declared, "nothing stands behind its `=`"),
+                    false => diagnostic.label(span, "empty").label(*declared, "declared here"),
+                };
+                self.report(match kind {
+                    Some(kind) => diagnostic.help(format!("write `{name}={}`", sample(kind))),
+                    None => diagnostic,
+                });
                 return None;
             }
             Err(diagnostics) => {
@@ -242,7 +247,7 @@ fn inferred(val: &Val) -> Option<Kind> {
 }
 
 /// A value of a kind, to show how one is written.
-pub(super) fn sample(kind: &Kind) -> &str {
+pub fn sample(kind: &Kind) -> &str {
     match kind.0.first() {
         Some(Atom::Int(_)) => "8",
         Some(Atom::Float(_)) => "0.1",

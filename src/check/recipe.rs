@@ -47,6 +47,15 @@ pub(super) struct Reach<'a> {
     used: Option<usize>,
 }
 
+/// A recipe as a file can call it, for its page.
+#[derive(Debug, Clone)]
+pub struct Declared {
+    /// Its signature, under the name it is called by.
+    pub decl: StageDecl,
+    /// Its declaration, in the file that holds it.
+    pub span: Span,
+}
+
 /// What a parameter is inside.
 enum Bound {
     Value(ValueId),
@@ -69,6 +78,26 @@ struct Frame<'a> {
 }
 
 impl<'a> Checker<'a> {
+    /// The file's own recipes and those that it uses, in their order, without those that have an error.
+    pub fn reachable(&self) -> Vec<Declared> {
+        let library = |reach: &Reach<'_>| {
+            self.library
+                .modules
+                .iter()
+                .any(|one| one.used_at.is_none() && one.file.source == reach.recipe.line.span.source)
+        };
+        let mut found: Vec<(usize, Declared)> = Vec::new();
+        for (name, reach) in self.scopes.first().into_iter().flat_map(|scope| &scope.recipes) {
+            if reach.recipe.broken || library(reach) {
+                continue;
+            }
+            let decl = StageDecl { name: name.clone(), ..reach.recipe.decl.clone() };
+            found.push((reach.order, Declared { decl, span: reach.recipe.line.span }));
+        }
+        found.sort_by(|(one, first), (other, second)| (one, &first.decl.name).cmp(&(other, &second.decl.name)));
+        found.into_iter().map(|(_, declared)| declared).collect()
+    }
+
     /// `recipe …`: its signature, and its body with every parameter open.
     pub fn recipe(&mut self, line: &'a RecipeLine) {
         if self.catalog.stage(&line.name.text).is_some() {

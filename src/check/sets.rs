@@ -186,7 +186,8 @@ impl Checker<'_> {
                         .iter()
                         .find(|step| step.line == *line)
                         .and_then(|step| self.catalog.stage(&step.stage));
-                    let names = decl.into_iter().flat_map(|decl| decl.args.iter().map(|arg| &*arg.name));
+                    let names: Vec<&str> =
+                        decl.into_iter().flat_map(|decl| decl.args.iter().map(|arg| &*arg.name)).collect();
                     let diagnostic = Diagnostic::error(
                         "set.argument",
                         format!("`{}` in line {line} has no argument `{}`", set.stage, set.argument),
@@ -197,13 +198,14 @@ impl Checker<'_> {
                         let has = self.catalog.stage(&step.stage).is_some_and(|decl| decl.arg(&set.argument).is_some());
                         has && step.line == *line && !step.calls.is_empty()
                     });
-                    match (inside, nearest(&set.argument, names)) {
+                    match (inside, nearest(&set.argument, names.iter().copied())) {
                         (Some(step), _) => diagnostic.help(format!(
                             "`{}` in it has: write `--set \"{line}.{}.{}=…\"`",
                             step.stage, step.stage, set.argument
                         )),
                         (None, Some(near)) => diagnostic.help(format!("write `--set \"{}.{near}=…\"`", set.stage)),
-                        (None, None) => diagnostic,
+                        (None, None) if names.is_empty() => diagnostic,
+                        (None, None) => diagnostic.note(format!("its arguments are {}", names.join(", "))),
                     }
                 }
                 (several, _) => {

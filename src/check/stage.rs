@@ -35,7 +35,13 @@ impl<'a> Checker<'a> {
         {
             return self.call(line, *span, &recipe);
         }
-        let Some((count, decl)) = self.find_stage(&words) else {
+        // `quantize 4bit`: the word that is missing is the value that could not be read, which is reported.
+        let misread = matches!(line.parts.get(words.len()), Some(Part::Value(Expr { kind: ExprKind::Wrong, .. })));
+        let half =
+            |(first, _): &(&str, Span)| self.catalog.stages.iter().any(|one| one.name.split(' ').next() == Some(first));
+        let said =
+            misread && words.len() == 1 && words.first().is_some_and(half) && self.catalog.stage_at(&texts).is_none();
+        let Some((count, decl)) = (if said { None } else { self.find_stage(&words) }) else {
             self.unread = true;
             if let Some(alias) = &line.alias {
                 self.names.insert(alias.text.clone(), Named::unknown(alias.span));

@@ -2,7 +2,7 @@
 
 use super::elsewhere::Wanted;
 use super::stage::{Filled, next_positional};
-use super::{Checker, foreign};
+use super::{Checker, foreign, names};
 use crate::catalog::StageDecl;
 use crate::syntax::Word;
 use crate::text::{Diagnostic, Span, nearest};
@@ -21,6 +21,9 @@ impl<'a> Checker<'a> {
         let (first, first_span) = words.first()?;
         // Its declaration has an error, which is reported.
         if self.scopes[self.scope].unread.contains(*first) {
+            return None;
+        }
+        if first.contains('.') && self.lost(first, Some(first)) {
             return None;
         }
         if let Some(declared) = self.scopes[self.scope].declared.get(first).copied() {
@@ -98,6 +101,9 @@ impl<'a> Checker<'a> {
             .collect();
         let diagnostic = if family.is_empty() {
             let near = nearest(first, catalog.stages.iter().filter_map(|stage| stage.name.split(' ').next()));
+            if self.lost(first, near) {
+                return None;
+            }
             let all: Vec<&str> = catalog.stages.iter().map(|stage| &*stage.name).collect();
             let diagnostic = Diagnostic::error("name.unknown_stage", format!("there is no stage `{first}`"))
                 .label(*first_span, "unknown")
@@ -205,12 +211,10 @@ impl<'a> Checker<'a> {
             );
         }
         if let Some(declared) = self.below.get(word).copied() {
-            return self.report(
-                Diagnostic::error("name.later", format!("`{word}` is declared further down"))
-                    .label(span, "used before it is declared")
-                    .label(declared, "declared here")
-                    .help("move the declaration above this line"),
-            );
+            if self.said.insert(word.to_owned()) {
+                self.report(names::later(word, span, declared));
+            }
+            return;
         }
         // `rank8`, `formatchat`: an `=` was left out.
         let begun = decl.args.iter().filter(|arg| !arg.kind.is_flag() && word.len() > arg.name.len());
@@ -230,12 +234,15 @@ impl<'a> Checker<'a> {
         let next = at.map(|at| &decl.args[at]);
         let denied: Vec<String> =
             decl.args.iter().filter(|arg| arg.kind.is_flag()).map(|arg| format!("no_{}", arg.name)).collect();
-        let mut names: Vec<&str> = decl.args.iter().map(|arg| &*arg.name).collect();
-        names.extend(next.iter().flat_map(|arg| arg.kind.symbols()));
-        names.extend(self.names.keys().map(|name| &**name));
-        names.extend(denied.iter().map(|name| &**name));
-        let near = nearest(word, names).map(str::to_owned);
+        let mut known: Vec<&str> = decl.args.iter().map(|arg| &*arg.name).collect();
+        known.extend(next.iter().flat_map(|arg| arg.kind.symbols()));
+        known.extend(self.names.keys().map(|name| &**name));
+        known.extend(denied.iter().map(|name| &**name));
+        let near = nearest(word, known).map(str::to_owned);
         let near = near.as_deref();
+        if self.lost(word, near) {
+            return;
+        }
         let diagnostic =
             Diagnostic::error("name.unknown", format!("`{word}` is unknown in `{}`", decl.name)).label(span, "unknown");
         if let Some(told) = self.elsewhere(&diagnostic, word, Wanted::Setting) {

@@ -2,15 +2,25 @@
 
 use std::path::Path;
 
-use super::prepare::{answer_json, complain};
+use serde_json::{Value, json};
+
+use super::prepare::{answer_json, complain, show, source_text};
 use super::terminal::paper;
 use super::{Exit, outputs};
 use crate::catalog::{Catalog, RecipeDecl, StageDecl, codes};
-use crate::text::{Fault, nearest, out};
-use crate::tools::{code_json, code_page, recipe_json, recipe_page, reference, stage_json, stage_page};
+use crate::check;
+use crate::text::{self, Fault, Sources, nearest, out};
+use crate::tools::{
+    code_json, code_page, declared_json, declared_page, declared_signature, recipe_json, recipe_page, reference,
+    stage_json, stage_page,
+};
 
 pub fn explain(topic: &[String], json: bool) -> Exit {
     let catalog = Catalog::standard();
+    if let Some(at) = topic.iter().position(|word| is_pipeline(word)) {
+        let names: Vec<&str> = topic.iter().enumerate().filter(|(n, _)| *n != at).map(|(_, word)| &**word).collect();
+        return of_file(Path::new(&topic[at]), &names, json);
+    }
     // Pasted out of a pipeline or a diagnostic, a topic may come as one word or several, in quotes or brackets.
     let topic = topic.join(" ");
     let topic = topic.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -47,6 +57,62 @@ pub fn explain(topic: &[String], json: bool) -> Exit {
     }
     complain(&unknown(catalog, &topic));
     Exit::Usage
+}
+
+/// A name of a file and not of a stage, recipe or code.
+fn is_pipeline(word: &str) -> bool {
+    word.ends_with(".tp") || (word.contains('/') && Path::new(word).is_file())
+}
+
+/// The recipes that a file declares or uses, or those of them that are named.
+fn of_file(file: &Path, names: &[&str], json: bool) -> Exit {
+    let (shown, folder, text) = match source_text(file) {
+        Ok(found) => found,
+        Err(fault) => {
+            complain(&fault);
+            return Exit::Usage;
+        }
+    };
+    let mut sources = Sources::default();
+    let id = sources.add(shown.clone(), &folder, text);
+    let (all, diagnostics) = check::recipes(id, &mut sources, Catalog::standard());
+    let known: Vec<&str> = all.iter().map(|one| &*one.decl.name).collect();
+    let unknown = names.iter().find(|name| !known.contains(name));
+    if let Some(name) = unknown.filter(|_| diagnostics.is_empty()) {
+        let fault = Fault::new("usage.topic", format!("`{shown}` has no recipe `{name}`"));
+        complain(&match nearest(name, known.iter().copied()) {
+            Some(near) => fault.help(format!("did you mean `{near}`?")),
+            None if known.is_empty() => fault,
+            None => fault.help(format!("its recipes are {}", known.join(", "))),
+        });
+        return Exit::Usage;
+    }
+    if all.is_empty() && diagnostics.is_empty() {
+        complain(
+            &Fault::new("usage.topic", format!("`{shown}` neither declares nor uses a recipe")).help(format!(
+                "`tunepipe plan {shown}` says what it holds, `tunepipe explain STAGE` what a stage does"
+            )),
+        );
+        return Exit::Usage;
+    }
+    let declarations = check::declarations(id, &sources);
+    let wanted = all.iter().filter(|one| names.is_empty() || names.contains(&&*one.decl.name));
+    let pages = wanted.map(|one| {
+        let home = sources.get(one.span.source).name.clone();
+        (declared_signature(&one.decl, &declarations, &folder), home, sources.slice(one.span))
+    });
+    if json {
+        let recipes: Vec<Value> = pages.map(|(decl, home, text)| declared_json(&decl, &home, text)).collect();
+        let diagnostics = text::to_json(&sources, &diagnostics);
+        answer_json(&json!({"version": 1, "file": shown, "recipes": recipes, "diagnostics": diagnostics}));
+    } else {
+        let pages: Vec<String> = pages.map(|(decl, home, text)| declared_page(&decl, &home, text, paper())).collect();
+        if !pages.is_empty() {
+            out::answer(&pages.join("\n"));
+        }
+        show(&sources, &diagnostics);
+    }
+    if diagnostics.is_empty() { Exit::Done } else { Exit::Wrong }
 }
 
 /// Words with `-` and `_` read as spaces: `train-lora` and `train_lora` are `train lora`.
@@ -88,6 +154,10 @@ fn unknown(catalog: &'static Catalog, topic: &str) -> Fault {
     let names = catalog.stages.iter().map(|stage| &*stage.name).chain(recipes).chain(codes::all());
     match nearest(topic, names) {
         Some(near) => fault.help(format!("did you mean `{near}`?")),
+        // `team.small` is a file's.
+        None if topic.contains('.') => {
+            fault.help("of a recipe that a file declares or uses: `tunepipe explain FILE.tp NAME`")
+        }
         None => fault.help("`tunepipe ls stages` and `tunepipe ls codes` list what can be explained"),
     }
 }

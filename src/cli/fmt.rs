@@ -30,6 +30,7 @@ pub fn fmt(paths: &[PathBuf], mode: &Mode) -> Exit {
     };
     let mut sources = Sources::default();
     let (mut changed, mut unread, mut failed) = (Vec::new(), Vec::new(), false);
+    let mut text_of_stdin = None;
     for file in &files {
         let id = sources.add(file.name.clone(), &file.folder, file.text.clone());
         match syntax::format(&sources, id) {
@@ -38,12 +39,20 @@ pub fn fmt(paths: &[PathBuf], mode: &Mode) -> Exit {
                 let differs = formatted != file.text;
                 failed |= !done(file, &formatted, differs, mode);
                 changed.extend(differs.then(|| file.name.clone()));
+                // What came in without a file goes out in the answer.
+                if file.path.is_none() {
+                    text_of_stdin = Some(formatted);
+                }
             }
         }
     }
     if mode.json {
         let diagnostics = text::to_json(&sources, &unread);
-        answer_json(&json!({"version": 1, "files": files.len(), "changed": changed, "diagnostics": diagnostics}));
+        let mut answer = json!({"version": 1, "files": files.len(), "changed": changed, "diagnostics": diagnostics});
+        if let Some(text) = text_of_stdin {
+            answer["text"] = text.into();
+        }
+        answer_json(&answer);
     } else {
         show(&sources, &unread);
     }

@@ -9,6 +9,7 @@ mod fit;
 mod fmt;
 mod ls;
 mod machine;
+mod misused;
 mod new;
 mod outputs;
 mod plan;
@@ -143,10 +144,10 @@ enum Verb {
     },
     /// Say what a stage or a recipe takes and holds, or what a diagnostic's code means
     #[command(
-        after_help = "Examples:\n  tunepipe explain train lora\n  tunepipe explain qlora\n  tunepipe explain value.taken\n  tunepipe explain quantize nf4 --json"
+        after_help = "Examples:\n  tunepipe explain train lora\n  tunepipe explain qlora\n  tunepipe explain value.taken\n  tunepipe explain quantize nf4 --json\n  tunepipe explain finetune.tp small"
     )]
     Explain {
-        /// The name of a stage or recipe, or a code
+        /// The name of a stage or recipe, or a code; a file for the recipes it declares or uses
         #[arg(required_unless_present = "reference")]
         topic: Vec<String>,
         /// Answer as JSON on stdout
@@ -217,15 +218,11 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
-            // `tunepipe finetune.tp`
-            let first = std::env::args().nth(1).unwrap_or_default();
-            if error.kind() == clap::error::ErrorKind::InvalidSubcommand && first.ends_with(".tp") {
-                out::say(&format!(
-                    "\n  help: say what to do with it: `tunepipe check {first}`, then `tunepipe run {first}`"
-                ));
+            let exit = misused::told(&error);
+            if exit == Exit::Usage && misused::wants_json() {
+                answer_failure(exit);
             }
-            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+            return exit.into();
         }
     };
     // A panic is a defect of ours, and is told as one.
@@ -242,13 +239,18 @@ pub fn main() -> ExitCode {
     let exit = std::panic::catch_unwind(|| cli.verb.run()).unwrap_or(Exit::Failed);
     // Whoever reads JSON gets some, whatever went wrong.
     if json && !out::answered() {
-        prepare::answer_json(&json!({"version": 1, "ok": exit == Exit::Done, "diagnostics": prepare::complaints()}));
+        answer_failure(exit);
     }
     if out::lost() {
         out::say("error: the answer could not be written: stdout takes no more");
         return Exit::Failed.into();
     }
     exit.into()
+}
+
+/// What was complained of, as JSON, where there was no other answer.
+fn answer_failure(exit: Exit) {
+    prepare::answer_json(&json!({"version": 1, "ok": exit == Exit::Done, "diagnostics": prepare::complaints()}));
 }
 
 impl Verb {

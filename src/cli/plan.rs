@@ -37,6 +37,9 @@ pub fn plan(pipeline: &Pipeline, shown: &Shown) -> Exit {
         Ok(prepared) => prepared,
         Err(exit) => return exit,
     };
+    if prepared.empty(pipeline, "plan") {
+        return Exit::Usage;
+    }
     let old = match shown.diff.as_deref().map(earlier).transpose() {
         Ok(old) => old,
         Err(fault) => {

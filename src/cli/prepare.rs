@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 
 use super::asked::{asked, budgets};
+use super::terminal::stderr_columns;
 use super::{Exit, Pipeline};
 use crate::catalog::Catalog;
 use crate::memory::{Profile, Schedule};
@@ -173,6 +174,22 @@ impl Prepared {
         }
     }
 
+    /// Says that there is no stage, and so nothing to do, where that is so.
+    pub fn empty(&self, pipeline: &Pipeline, what: &str) -> bool {
+        let empty = !self.failed() && self.plan.as_ref().is_some_and(|plan| plan.steps.is_empty());
+        if empty {
+            if !pipeline.json {
+                self.report();
+            }
+            let name = pipeline.file.display();
+            complain(
+                &usage(format!("`{name}` has no stage: there is nothing to {what}"))
+                    .help("`tunepipe new` writes a pipeline"),
+            );
+        }
+        empty
+    }
+
     /// Diagnostics on stderr.
     pub fn report(&self) {
         show(&self.sources, &self.diagnostics);
@@ -216,6 +233,12 @@ pub fn source_text(file: &Path) -> Result<(String, PathBuf, String), Fault> {
 }
 
 fn utf8(bytes: Vec<u8>, file: &Path) -> Result<String, Fault> {
+    // Two bytes a character: marked as such, or every other one is nought.
+    let wide = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
+    if wide || (bytes.len() > 1 && bytes.iter().filter(|byte| **byte == 0).count() * 3 >= bytes.len()) {
+        return Err(Fault::new("text.encoding", format!("`{}` is UTF-16, and not UTF-8", file.display()))
+            .help("save the pipeline as UTF-8"));
+    }
     String::from_utf8(bytes).map_err(|e| {
         let good = e.utf8_error().valid_up_to();
         let line = e.as_bytes()[..good].iter().filter(|b| **b == b'\n').count() + 1;
@@ -230,7 +253,7 @@ pub fn show(sources: &Sources, diagnostics: &[Diagnostic]) {
         return;
     }
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    out::tell(&text::render(sources, diagnostics, colour));
+    out::tell(&text::render_in(sources, diagnostics, colour, stderr_columns()));
 }
 
 /// A command line that cannot be meant.

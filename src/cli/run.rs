@@ -30,6 +30,9 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
         Ok(prepared) => prepared,
         Err(exit) => return exit,
     };
+    if prepared.empty(pipeline, "run") {
+        return Exit::Usage;
+    }
     if let Some(folder) = run_dir {
         prepared.home = Some(RunHome::exactly(folder));
     }

@@ -1,7 +1,9 @@
-//! What stands at the other end of stdout.
+//! What stands at the other end of stdout and stderr.
 
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 
+use crate::text::WIDTH;
 use crate::tools::Paper;
 
 /// Narrower than this nothing can be read.
@@ -16,6 +18,17 @@ pub fn paper() -> Paper {
         return Paper::plain();
     }
     let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    let width = rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col)).filter(|n| *n > 0);
-    Paper { width: width.unwrap_or(Paper::plain().width).clamp(NARROWEST, WIDEST), colour }
+    Paper { width: columns(&stdout).unwrap_or(Paper::plain().width).clamp(NARROWEST, WIDEST), colour }
+}
+
+/// Columns for sentences on stderr: as many as elsewhere, but where its terminal has fewer.
+pub fn stderr_columns() -> usize {
+    let stderr = std::io::stderr();
+    let there = if stderr.is_terminal() { columns(&stderr) } else { None };
+    there.unwrap_or(WIDTH).clamp(NARROWEST, WIDTH)
+}
+
+fn columns(stream: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }

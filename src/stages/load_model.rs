@@ -212,7 +212,15 @@ fn origin(step: &Step, named: Option<Shape>, world: &mut World<'_>) -> Result<(O
                 world.not_runnable.push(blame(step, "path", &missing));
                 return Ok((Origin::Absent, Arc::new(shape)));
             }
-            let files = world.facts.model(&path).map_err(|fault| vec![blame(step, "path", &fault)])?;
+            let files = world.facts.model(&path).map_err(|fault| {
+                let fault = match fault.code {
+                    "file.missing" if fault.help.is_none() => {
+                        fault.help("check the path, or say `shape=` to plan without the model (`tunepipe ls shapes`)")
+                    }
+                    _ => fault,
+                };
+                vec![blame(step, "path", &fault)]
+            })?;
             if let Some(shape) = named
                 && let Some(difference) = shape.difference(&files.shape)
             {

@@ -122,7 +122,9 @@ impl Lower<'_> {
 /// What to write for a stretch that no rule reads, where it is another language's.
 pub(super) fn instead(code: &str) -> Option<&'static str> {
     let starts = |list: &[&str]| list.iter().any(|start| code.starts_with(start));
-    if starts(&["//", "/*", "*/"]) {
+    if starts(&["```", "~~~"]) {
+        Some("it is Markdown's, and no part of the pipeline: leave the line out")
+    } else if starts(&["//", "/*", "*/"]) {
         Some("a comment begins with `#` and ends with its line")
     } else if starts(&["$"]) {
         Some("a name stands by itself: `lr=lr`; `${lr}` is for texts in quotes")

@@ -6,6 +6,8 @@ use super::ast::{ExprKind, Unit};
 pub(super) enum Bad {
     /// It does not fit; what the limit is.
     Large(&'static str),
+    /// It is not nought, and nothing else can be made of it.
+    Small(&'static str),
     /// No such unit; the nearest one that is.
     Unit(Option<&'static str>),
     /// This unit does not take such a number.
@@ -60,6 +62,14 @@ pub(super) fn read(mantissa: &str, unit: Option<&str>) -> Result<ExprKind, Bad> 
 
 fn float(mantissa: &str) -> Result<f64, Bad> {
     match mantissa.parse::<f64>() {
+        Ok(0.0)
+            if mantissa
+                .split(['e', 'E'])
+                .next()
+                .is_some_and(|digits| digits.contains(|c| ('1'..='9').contains(&c))) =>
+        {
+            Err(Bad::Small("a number that is not 0 lies beyond ±4.9e-324"))
+        }
         Ok(x) if x.is_finite() => Ok(x),
         _ => Err(Bad::Large("a number lies within ±1.8e308")),
     }

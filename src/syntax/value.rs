@@ -71,6 +71,9 @@ impl Lower<'_> {
             Bad::Large(limit) => {
                 Diagnostic::error("syntax.number", format!("`{text}` is too large")).label(span, limit)
             }
+            Bad::Small(limit) => {
+                Diagnostic::error("syntax.number", format!("`{text}` is too small")).label(span, limit)
+            }
             Bad::Form(why) => Diagnostic::error("syntax.number", format!("`{text}` is no size")).label(span, why),
             Bad::Unit(nearest) => {
                 let unit_span = unit.as_ref().map_or(span, |pair| self.span(pair));
@@ -79,6 +82,9 @@ impl Lower<'_> {
                     .label(unit_span, "unknown")
                     .note("units are B, KB, MB, GB, TB, KiB, MiB, GiB, TiB, %, steps, epochs and rows");
                 match nearest {
+                    _ if matches!(unit, "bit" | "bits") => diagnostic.help(
+                        "weights in 4 bits are `quantize nf4`, an optimizer's moments in 8 bits `optim=adamw8bit`",
+                    ),
                     Some(nearest) => diagnostic.help(format!("write `{mantissa}{nearest}`")),
                     None => diagnostic.help("a text stands in quotes, a unit directly behind its number"),
                 }

@@ -1,6 +1,7 @@
 //! Source texts, spans, and what is said about them. The one room that knows miette.
 
 mod diagnostic;
+mod excerpt;
 mod fault;
 mod github;
 mod json;
@@ -16,5 +17,5 @@ pub use fault::{Fault, Result, Spot};
 pub use github::to_github;
 pub use json::{fault_to_json, to_json};
 pub use nearest::nearest;
-pub use render::render;
+pub use render::{WIDTH, render, render_in};
 pub use source::{Source, SourceId, Sources, Span};

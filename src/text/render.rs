@@ -1,5 +1,6 @@
 //! Diagnostics for people, in miette's graphical form.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use miette::{
@@ -7,16 +8,25 @@ use miette::{
     SpanContents,
 };
 
-use super::{Diagnostic, Severity, Source, Sources, Span};
+use super::excerpt::{Excerpt, visible, words};
+use super::{Diagnostic, Label, Severity, Source, Sources};
 
-/// Columns of a rendered report.
-const WIDTH: usize = 100;
+/// Columns of a rendered report, where nothing says otherwise.
+pub const WIDTH: usize = 100;
+
+/// Places of one diagnostic that are drawn: more stand above one another until nobody can read them.
+const DRAWN: usize = 8;
 
 /// Every diagnostic with its code, its place in the file, labels, notes and help; `colour` adds terminal colours.
 pub fn render(sources: &Sources, diagnostics: &[Diagnostic], colour: bool) -> String {
+    render_in(sources, diagnostics, colour, WIDTH)
+}
+
+/// The same with sentences of at most `width` columns. Lines of the file stay as they are.
+pub fn render_in(sources: &Sources, diagnostics: &[Diagnostic], colour: bool, width: usize) -> String {
     let theme = if colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme)
-        .with_width(WIDTH)
+        .with_width(width)
         .with_links(false)
         .with_break_words(false)
         .without_cause_chain()
@@ -25,17 +35,20 @@ pub fn render(sources: &Sources, diagnostics: &[Diagnostic], colour: bool) -> St
     for diagnostic in diagnostics {
         let report = Report::new(sources, diagnostic);
         if handler.render_report(&mut out, &report).is_err() {
-            out.push_str(&diagnostic.message);
+            out.push_str(&words(&diagnostic.message));
             out.push('\n');
         }
+        if report.more > 0 {
+            footer(&mut out, "note", &format!("and {} more such places", report.more), colour, width);
+        }
         for note in &diagnostic.notes {
-            footer(&mut out, "note", note, colour);
+            footer(&mut out, "note", note, colour, width);
         }
         for (place, text) in &report.elsewhere {
-            footer(&mut out, "note", &format!("{place}: {text}"), colour);
+            footer(&mut out, "note", &format!("{place}: {text}"), colour, width);
         }
         if let Some(help) = &diagnostic.help {
-            footer(&mut out, "help", help, colour);
+            footer(&mut out, "help", help, colour, width);
         }
         out.push('\n');
     }
@@ -43,7 +56,8 @@ pub fn render(sources: &Sources, diagnostics: &[Diagnostic], colour: bool) -> St
 }
 
 /// Words under a report, wrapped between words; line breaks of the text itself stay.
-fn footer(out: &mut String, head: &str, text: &str, colour: bool) {
+fn footer(out: &mut String, head: &str, text: &str, colour: bool, columns: usize) {
+    let text = &*words(text);
     let indent = head.len() + 4;
     let head = if colour { format!("\u{1b}[36m{head}:\u{1b}[0m") } else { format!("{head}:") };
     out.push_str("  ");
@@ -58,14 +72,14 @@ fn footer(out: &mut String, head: &str, text: &str, colour: bool) {
         out.push(' ');
         out.extend(std::iter::repeat_n(' ', lead));
         // A line that fits keeps its spacing: it may be a row of a table.
-        if indent + line.chars().count() <= WIDTH {
+        if indent + line.chars().count() <= columns {
             out.push_str(line.trim());
             continue;
         }
         let mut column = indent + lead;
         for (at, word) in line.split_whitespace().enumerate() {
             let width = word.chars().count();
-            if at > 0 && column + 1 + width > WIDTH {
+            if at > 0 && column + 1 + width > columns {
                 out.push('\n');
                 out.extend(std::iter::repeat_n(' ', indent + lead));
                 column = indent + lead;
@@ -85,42 +99,60 @@ struct Report<'a> {
     diagnostic: &'a Diagnostic,
     code: Option<Text<'a>>,
     labels: Vec<LabeledSpan>,
+    /// Labels that are not drawn.
+    more: usize,
     elsewhere: Vec<(String, &'a str)>,
 }
 
 impl<'a> Report<'a> {
     fn new(sources: &'a Sources, diagnostic: &'a Diagnostic) -> Self {
         let home = diagnostic.labels.first().map(|label| label.span.source);
-        let code = home.map(|id| Text(sources.get(id))).filter(|text| !text.0.text.is_empty());
-        let (mut labels, mut elsewhere) = (Vec::new(), Vec::new());
-        for (at, label) in diagnostic.labels.iter().enumerate() {
-            if let Some(text) = code.as_ref().filter(|_| Some(label.span.source) == home) {
-                let (offset, length) = text.visible(label.span);
-                let words = (!label.text.is_empty()).then(|| label.text.clone());
-                let span = SourceSpan::new(offset.into(), length);
-                labels.push(if at == 0 {
-                    LabeledSpan::new_primary_with_span(words, span)
-                } else {
-                    LabeledSpan::new_with_span(words, span)
-                });
-            } else {
-                let (line, column) = sources.line_column(label.span);
-                elsewhere.push((format!("{}:{line}:{column}", sources.get(label.span.source).name), &*label.text));
+        let shown = home.map(|id| sources.get(id)).filter(|source| !source.text.is_empty());
+        let (mut near, far): (Vec<&Label>, Vec<&Label>) =
+            diagnostic.labels.iter().partition(|label| shown.is_some() && Some(label.span.source) == home);
+        let more = near.len().saturating_sub(DRAWN);
+        near.truncate(DRAWN);
+        let mut places: Vec<(usize, usize)> =
+            shown.map_or(Vec::new(), |source| near.iter().map(|label| visible(source, label.span)).collect());
+        let code = shown.map(|source| match Excerpt::of(source, &places) {
+            None => Text { source: Cow::Borrowed(source), columns: Vec::new() },
+            Some(excerpt) => {
+                let columns = places.iter().map(|(start, _)| source.place(*start).1.saturating_sub(1));
+                let columns = excerpt.places.iter().map(|(start, _)| *start).zip(columns).collect();
+                places = excerpt.places;
+                Text { source: Cow::Owned(source.with_text(excerpt.text)), columns }
             }
-        }
-        Report { diagnostic, code, labels, elsewhere }
+        });
+        let labelled = near.iter().zip(&places).enumerate().map(|(at, (label, (offset, length)))| {
+            let text = (!label.text.is_empty()).then(|| words(&label.text).into_owned());
+            let span = SourceSpan::new((*offset).into(), *length);
+            if at == 0 {
+                LabeledSpan::new_primary_with_span(text, span)
+            } else {
+                LabeledSpan::new_with_span(text, span)
+            }
+        });
+        let labels = labelled.collect();
+        let elsewhere = far
+            .into_iter()
+            .map(|label| {
+                let (line, column) = sources.line_column(label.span);
+                (format!("{}:{line}:{column}", sources.get(label.span.source).name), &*label.text)
+            })
+            .collect();
+        Report { diagnostic, code, labels, more, elsewhere }
     }
 }
 
 impl fmt::Debug for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.diagnostic.message)
+        f.write_str(&words(&self.diagnostic.message))
     }
 }
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.diagnostic.message)
+        f.write_str(&words(&self.diagnostic.message))
     }
 }
 
@@ -150,24 +182,10 @@ impl miette::Diagnostic for Report<'_> {
 }
 
 /// A source that finds lines by its index: miette's own reader walks the text from its start for each label.
-struct Text<'a>(&'a Source);
-
-impl Text<'_> {
-    /// A span's offset and length, cut to characters that can be pointed at.
-    fn visible(&self, span: Span) -> (usize, usize) {
-        let text = &*self.0.text;
-        let floor = |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        let mut start = floor(span.start as usize);
-        let end = floor(span.end as usize).max(start);
-        // The end of a file has no line to show: point behind the last character instead, or at it where it is wide.
-        if start == text.len() {
-            start = text.trim_end().len();
-            if let Some(last) = text.get(..start).and_then(|text| text.chars().last()).filter(|last| !last.is_ascii()) {
-                return (start - last.len_utf8(), last.len_utf8());
-            }
-        }
-        (start, end.saturating_sub(start))
-    }
+struct Text<'a> {
+    source: Cow<'a, Source>,
+    /// Of an excerpt, which does not tell: the columns, from 0, of what is pointed at, by its offset.
+    columns: Vec<(usize, usize)>,
 }
 
 impl SourceCode for Text<'_> {
@@ -177,7 +195,7 @@ impl SourceCode for Text<'_> {
         context_lines_before: usize,
         context_lines_after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let source = self.0;
+        let source = &*self.source;
         let (start, end) = (span.offset(), span.offset().saturating_add(span.len()));
         if end > source.text.len() {
             return Err(MietteError::OutOfBounds);
@@ -188,7 +206,9 @@ impl SourceCode for Text<'_> {
         // Without context miette wants the text from the span on, and its column.
         let (bytes, line, column) = if context_lines_before == 0 {
             let bytes = start..source.lines(last_line, last_line.saturating_add(context_lines_after)).end;
-            (bytes, first_line, source.text.get(first_start..start).map_or(0, |before| before.chars().count()))
+            let known = self.columns.iter().find(|(at, _)| *at == start).map(|(_, column)| *column);
+            let counted = || source.text.get(first_start..start).map_or(0, |before| before.chars().count());
+            (bytes, first_line, known.unwrap_or_else(counted))
         } else {
             (source.lines(first_shown, last_line.saturating_add(context_lines_after)), first_shown, 0)
         };

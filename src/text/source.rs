@@ -39,6 +39,17 @@ pub struct Source {
 }
 
 impl Source {
+    fn new(name: String, folder: &Path, text: Arc<str>) -> Self {
+        let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| offset(at + 1))).collect();
+        Source { name, folder: folder.to_owned(), text, line_starts }
+    }
+
+    /// Another text under the same name.
+    pub(super) fn with_text(&self, text: impl Into<Arc<str>>) -> Self {
+        Source::new(self.name.clone(), &self.folder, text.into())
+    }
+
     /// The line, from 0, that holds a byte, and the byte at which that line starts.
     pub(super) fn line_of(&self, offset: usize) -> (usize, usize) {
         let after = self.line_starts.partition_point(|start| *start as usize <= offset);
@@ -72,10 +83,7 @@ pub struct Sources {
 impl Sources {
     pub fn add(&mut self, name: impl Into<String>, folder: &Path, text: impl Into<Arc<str>>) -> SourceId {
         let id = SourceId(u32::try_from(self.list.len()).unwrap_or(u32::MAX));
-        let text = text.into();
-        let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| offset(at + 1))).collect();
-        self.list.push(Source { name: name.into(), folder: folder.to_owned(), text, line_starts });
+        self.list.push(Source::new(name.into(), folder, text.into()));
         id
     }
 

@@ -43,3 +43,46 @@ fn an_empty_file_and_a_label_elsewhere_are_said() {
     let shown = render(&sources, &[two.note("long note").help("type\n  this")], false);
     assert!(shown.contains("b.tp:2:3: cause") && shown.contains("help: type\n          this"), "{shown}");
 }
+
+#[test]
+fn a_line_without_end_is_shown_around_what_is_meant() {
+    let line = format!("{}nope{}", "x".repeat(500_000), "é".repeat(500_000));
+    let text = format!("tunepipe 1\n{}\n{line}\nlast\n", "a ".repeat(400));
+    let at = text.find("nope").unwrap();
+    let (sources, diagnostic) = one(&text, at, at + 4);
+    let word = format!("`{}` is long", "w".repeat(5000));
+    let shown = render(&sources, &[Diagnostic { message: word, ..diagnostic }], false);
+    assert!(shown.len() < 2000, "{shown}");
+    assert!(shown.contains("pipe.tp:3:500001") && shown.contains("xxnopeéé") && shown.contains("4 │ last"), "{shown}");
+    // What is pointed at stands under it, and both ends of a long stretch are there.
+    let pointed = shown.lines().skip_while(|line| !line.contains("nope")).nth(1).unwrap();
+    let column = |line: &str, c: char| line.chars().position(|one| one == c).unwrap();
+    let above = shown.lines().find(|line| line.contains("nope")).unwrap();
+    assert_eq!(column(pointed, '─').max(1), column(above, 'n'), "{shown}");
+    let whole = Span::new(SourceId(0), text.find("xx").unwrap(), text.len() - 6);
+    let shown = render(&sources, &[Diagnostic::error("a.b", "m").label(whole, "all")], false);
+    assert!(shown.len() < 3000 && shown.contains("xx…é"), "{shown}");
+}
+
+#[test]
+fn places_without_end_are_counted() {
+    let text = "a ".repeat(20_000);
+    let (sources, mut diagnostic) = one(&text, 0, 1);
+    for at in 1..20_000 {
+        diagnostic = diagnostic.label(Span::new(SourceId(0), at * 2, at * 2 + 1), "there");
+    }
+    let shown = render(&sources, &[diagnostic], false);
+    assert!(shown.len() < 3000 && shown.contains("and 19992 more such places"), "{shown}");
+    assert_eq!(shown.matches("there").count(), 7, "{shown}");
+}
+
+#[test]
+fn what_a_terminal_would_obey_is_shown_instead() {
+    let text = "load\u{1b}[2J \u{202e}model\0\n";
+    for (start, end) in [(4, 5), (9, 12), (0, text.len()), (17, 18)] {
+        let (sources, diagnostic) = one(text, start, end);
+        let shown = render(&sources, &[diagnostic.note("a\u{7}b").help("c\u{1b}d")], false);
+        assert!(shown.contains("load␛[2J ␦model␀") && shown.contains("a␇b") && shown.contains("c␛d"), "{shown}");
+        assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "{shown:?}");
+    }
+}

@@ -1,6 +1,6 @@
 //! How long rows are, drawn in characters.
 
-use super::paper::{Ink, Paper};
+use super::paper::{Ink, Paper, prose};
 
 /// Lengths in bins of equal, round width.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,11 +64,9 @@ impl Histogram {
             out.push('\n');
         }
         let [half, nine, ninety_nine, all] = self.quantiles;
-        let words = format!(
-            "{indent}half of them up to {half} tokens, 90 % up to {nine}, 99 % up to {ninety_nine}, all up to {all}"
-        );
-        out.push_str(&paper.ink(Ink::Faint, &words));
-        out.push('\n');
+        let words =
+            format!("half of them up to {half} tokens, 90 % up to {nine}, 99 % up to {ninety_nine}, all up to {all}");
+        prose(&mut out, paper, Ink::Faint, &words, indent);
         out
     }
 }
@@ -111,6 +109,8 @@ mod tests {
         let blocks: Vec<usize> = said.lines().take(4).map(|line| line.matches('█').count()).collect();
         assert_eq!(blocks[0], 2 * blocks[1]);
         assert_eq!(blocks[2], 0);
-        assert!(said.contains("30–39  1") && said.contains("90 % up to 15"), "{said}");
+        let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("30–39  1") && words.contains("90 % up to 15"), "{said}");
+        assert!(said.lines().all(|line| line.chars().count() <= 40), "{said}");
     }
 }

@@ -68,6 +68,13 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// A sentence in as many lines as the paper needs, each behind the indent.
+pub fn prose(out: &mut String, paper: Paper, ink: Ink, text: &str, indent: &str) {
+    for line in wrap(text, paper.width.saturating_sub(indent.len())) {
+        out.extend([indent, &paper.ink(ink, &line), "\n"]);
+    }
+}
+
 /// The first columns of a text, with `…` where more was there.
 pub fn clip(text: &str, width: usize) -> String {
     if text.chars().count() <= width {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::histogram::Histogram;
-use super::paper::{Ink, Paper, clip};
+use super::paper::{Ink, Paper, clip, prose, wrap};
 use crate::data::{ChatTemplate, Tokenizer};
 use crate::stages::Preview;
 
@@ -36,13 +36,10 @@ pub fn preview_page(seen: &Preview, rows: usize, paper: Paper) -> String {
     let mut out = String::new();
     let files: Vec<String> = seen.settings.paths.iter().map(|path| path.display().to_string()).collect();
     let head = format!("load data in line {}, for {} in line {}", seen.line, seen.stage, seen.stage_line);
-    let _ = writeln!(
-        out,
-        "{}\n  {}",
-        paper.ink(Ink::Strong, &head),
-        clip(&files.join(", "), paper.width.saturating_sub(2))
-    );
-    let _ = writeln!(out, "  {}\n", paper.ink(Ink::Faint, &template_words(seen)));
+    prose(&mut out, paper, Ink::Strong, &head, "");
+    let _ = writeln!(out, "  {}", clip(&files.join(", "), paper.width.saturating_sub(2)));
+    prose(&mut out, paper, Ink::Faint, &template_words(seen), "  ");
+    out.push('\n');
     for shown in rows_of(seen, rows) {
         let _ = writeln!(
             out,
@@ -72,9 +69,20 @@ pub fn preview_page(seen: &Preview, rows: usize, paper: Paper) -> String {
         out.push('\n');
     }
     for words in odd {
-        let _ = writeln!(out, "{} {words}", paper.ink(Ink::Warn, "note:"));
+        marked(&mut out, paper, "", "note:", &words);
     }
     out
+}
+
+/// A sentence behind a word that stands out.
+fn marked(out: &mut String, paper: Paper, indent: &str, mark: &str, text: &str) {
+    let under = indent.len() + mark.chars().count() + 1;
+    for (at, line) in wrap(text, paper.width.saturating_sub(under)).iter().enumerate() {
+        let _ = match at {
+            0 => writeln!(out, "{indent}{} {line}", paper.ink(Ink::Warn, mark)),
+            _ => writeln!(out, "{:under$}{line}", ""),
+        };
+    }
 }
 
 fn template_words(seen: &Preview) -> String {
@@ -191,7 +199,7 @@ fn legend(paper: Paper) -> String {
     if paper.colour {
         format!("{} {}", paper.ink(Ink::Trained(false), " trained on "), paper.ink(Ink::Given(false), " only read "))
     } else {
-        paper.ink(Ink::Faint, "⟦trained on⟧, the rest is only read; ↵ is a line break")
+        wrap("⟦trained on⟧, the rest is only read; ↵ is a line break", paper.width).join("\n")
     }
 }
 
@@ -200,15 +208,16 @@ fn counts(out: &mut String, seen: &Preview, paper: Paper) {
     let report = &seen.encoded.tokens.report;
     let held = seen.encoded.held.len();
     let share = report.counted as f64 / report.tokens.max(1) as f64 * 100.0;
-    let _ = writeln!(
-        out,
-        "\n{} rows read, {} kept: {} to train on, {held} held out; {} tokens, {} trained on ({share:.1} %)",
+    let text = format!(
+        "{} rows read, {} kept: {} to train on, {held} held out; {} tokens, {} trained on ({share:.1} %)",
         report.read,
         report.rows,
         seen.encoded.train.len(),
         report.tokens,
         report.counted
     );
+    out.push('\n');
+    wrap(&text, paper.width).iter().for_each(|line| out.extend([&**line, "\n"]));
     let told = [
         (report.truncated, "cut to `max_len`"),
         (report.dropped_long, "dropped: longer than `max_len`"),
@@ -219,7 +228,7 @@ fn counts(out: &mut String, seen: &Preview, paper: Paper) {
         (report.answer_cut, "of those lost their whole answer to `max_len`"),
     ];
     for (count, words) in told.into_iter().filter(|(count, _)| *count > 0) {
-        let _ = writeln!(out, "  {} {words}", paper.ink(Ink::Warn, &count.to_string()));
+        marked(out, paper, "  ", &count.to_string(), words);
     }
 }
 

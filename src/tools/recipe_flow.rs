@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::catalog::{AdapterPattern, Catalog, Pattern, RecipeDecl, StageDecl, WeightsPattern};
-use crate::check::check_text;
+use crate::check::{check_text, sample};
 use crate::plan::{Type, Weights};
 use crate::text::Sources;
 
@@ -21,7 +21,12 @@ struct Call {
 /// The recipe's signature with what it takes and makes, as a stage's says it; as declared where no call of it can be
 /// made up from its example.
 pub fn recipe_signature(recipe: &RecipeDecl) -> StageDecl {
-    let mut decl = recipe.decl.clone();
+    declared_signature(&recipe.decl, "", Path::new("no-such-folder"))
+}
+
+/// The same for a recipe of a file: `declarations` is what the file declares, `folder` what its paths are relative to.
+pub fn declared_signature(recipe: &StageDecl, declarations: &str, folder: &Path) -> StageDecl {
+    let mut decl = recipe.clone();
     let models = [
         Type::Model { weights: Weights::Dense, lora: false },
         Type::Model { weights: Weights::Dense, lora: true },
@@ -29,7 +34,7 @@ pub fn recipe_signature(recipe: &RecipeDecl) -> StageDecl {
         Type::Model { weights: Weights::Nf4, lora: true },
     ];
     let calls: Vec<(Type, Call)> =
-        models.into_iter().filter_map(|model| Some((model, called(&recipe.decl, model)?))).collect();
+        models.into_iter().filter_map(|model| Some((model, called(recipe, model, declarations, folder)?))).collect();
     let Some((_, first)) = calls.first() else { return decl };
     for (at, input) in decl.inputs.iter_mut().enumerate() {
         input.takes = calls.iter().any(|(_, call)| call.taken.get(at) == Some(&true));
@@ -45,10 +50,10 @@ pub fn recipe_signature(recipe: &RecipeDecl) -> StageDecl {
 }
 
 /// Checks a call that gives each input by name; none where it is refused, or where an input is no such model.
-fn called(decl: &StageDecl, model: Type) -> Option<Call> {
+fn called(decl: &StageDecl, model: Type, declarations: &str, folder: &Path) -> Option<Call> {
     let Type::Model { weights, lora } = model else { return None };
-    let mut text = String::from("tunepipe 1\nload data \"rows.jsonl\" format=alpaca as lessons\n");
-    let mut call = decl.examples.first()?.trim_end().to_owned();
+    let mut text = format!("tunepipe 1\n{declarations}load data \"rows.jsonl\" format=alpaca as lessons\n");
+    let mut call = call_of(decl);
     let name = |at: usize| format!("given-{at}");
     // The line that makes each input.
     let mut makers: Vec<usize> = Vec::new();
@@ -72,7 +77,7 @@ fn called(decl: &StageDecl, model: Type) -> Option<Call> {
     }
     let mut sources = Sources::default();
     let line = text.lines().count() + 1;
-    let id = sources.add("call", Path::new("no-such-folder"), text + &call + "\n");
+    let id = sources.add("call", folder, text + &call + "\n");
     let (plan, _) = check_text(id, &mut sources, Catalog::standard(), &[]);
     let plan = plan?;
     let before = plan.steps.iter().filter(|step| step.line < line).count();
@@ -91,6 +96,18 @@ fn called(decl: &StageDecl, model: Type) -> Option<Call> {
         .map(|value| value.kind)
         .collect();
     Some(Call { taken: makers.iter().map(taken).collect(), made })
+}
+
+/// How the recipe is called: as its example does, or with a value for each argument that has to have one.
+fn call_of(decl: &StageDecl) -> String {
+    let calls = |example: &&String| {
+        example.split_whitespace().next() == Some(&*decl.name) && example.trim_end().lines().count() == 1
+    };
+    if let Some(example) = decl.examples.iter().find(calls) {
+        return example.trim_end().to_owned();
+    }
+    let needed = decl.args.iter().filter(|arg| arg.default.is_none());
+    needed.fold(decl.name.clone(), |call, arg| format!("{call} {}={}", arg.name, sample(&arg.kind)))
 }
 
 /// What is made of each model, as one pattern: what is the same for all is said, what follows the model is open.

@@ -14,6 +14,11 @@ use crate::memory::{Bytes, Place};
 
 /// The page for a terminal.
 pub fn stage_page(stage: &StageDecl, paper: Paper) -> String {
+    page(stage, true, paper)
+}
+
+/// `planned`: what it holds is found out by planning it, which the catalogue's own can be.
+fn page(stage: &StageDecl, planned: bool, paper: Paper) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}", paper.ink(Ink::Strong, &stage.name));
     for line in wrap(&stage.doc, paper.width.saturating_sub(2)) {
@@ -21,7 +26,9 @@ pub fn stage_page(stage: &StageDecl, paper: Paper) -> String {
     }
     values(&mut out, stage, paper);
     arguments(&mut out, stage, paper);
-    memory(&mut out, stage, paper);
+    if planned {
+        memory(&mut out, stage, paper);
+    }
     if !stage.examples.is_empty() {
         heading(&mut out, "examples", paper);
         for example in &stage.examples {
@@ -38,6 +45,16 @@ pub fn recipe_page(recipe: &RecipeDecl, paper: Paper) -> String {
     let mut out = stage_page(&recipe_signature(recipe), paper);
     heading(&mut out, &format!("what it is, {}", recipe.file), paper);
     for line in body(recipe) {
+        let _ = writeln!(out, "{}", format!("  {line}").trim_end());
+    }
+    out
+}
+
+/// The page of a file's recipe: its signature as [`declared_signature`](super::declared_signature) has it, and its text.
+pub fn declared_page(recipe: &StageDecl, file: &str, text: &str, paper: Paper) -> String {
+    let mut out = page(recipe, false, paper);
+    heading(&mut out, &format!("what it is, {file}"), paper);
+    for line in text.trim_end().lines() {
         let _ = writeln!(out, "{}", format!("  {line}").trim_end());
     }
     out
@@ -175,25 +192,31 @@ pub fn recipe_json(recipe: &RecipeDecl) -> Value {
     page
 }
 
+/// The same of a file's recipe, without what it holds.
+pub fn declared_json(recipe: &StageDecl, file: &str, text: &str) -> Value {
+    let (inputs, args) = signature_json(recipe);
+    json!({"recipe": recipe.name, "doc": recipe.doc, "inputs": inputs,
+           "makes": recipe.makes.iter().map(|made| pattern(*made)).collect::<Vec<_>>(), "arguments": args,
+           "examples": recipe.examples, "file": file, "text": text})
+}
+
+/// Inputs and arguments, for programs.
+fn signature_json(stage: &StageDecl) -> (Vec<Value>, Vec<Value>) {
+    let inputs = stage.inputs.iter().map(|input| {
+        json!({"name": input.name, "takes": input.takes, "type": pattern(input.pattern),
+               "optional": input.optional, "doc": input.doc})
+    });
+    let args = stage.args.iter().map(|arg| {
+        json!({"name": arg.name, "positional": arg.positional, "type": arg.kind.to_string(),
+               "default": arg.default.as_ref().map(super::signature::written), "doc": arg.doc})
+    });
+    (inputs.collect(), args.collect())
+}
+
 /// The page for programs.
 pub fn stage_json(stage: &StageDecl) -> Value {
     let found = specimen(stage);
-    let inputs: Vec<Value> = stage
-        .inputs
-        .iter()
-        .map(|input| {
-            json!({"name": input.name, "takes": input.takes, "type": pattern(input.pattern),
-                   "optional": input.optional, "doc": input.doc})
-        })
-        .collect();
-    let args: Vec<Value> = stage
-        .args
-        .iter()
-        .map(|arg| {
-            json!({"name": arg.name, "positional": arg.positional, "type": arg.kind.to_string(),
-                   "default": arg.default.as_ref().map(super::signature::written), "doc": arg.doc})
-        })
-        .collect();
+    let (inputs, args) = signature_json(stage);
     let held: Vec<Value> = found
         .held
         .iter()

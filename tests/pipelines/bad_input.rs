@@ -424,6 +424,29 @@ fn what_the_table_breaks_works_unbroken() {
     assert!(desk.path("out/adapter/adapter_model.safetensors").is_file());
 }
 
+/// However long a line is and however much is wrong in it, what is said of it can be read, and comes soon.
+#[test]
+fn lines_without_end_are_answered_in_short() {
+    let desk = Desk::new();
+    let mut names = String::new();
+    (0..100_000).for_each(|at| names += &format!(" a{at}={at}"));
+    for (line, code) in [
+        (format!("sample prompt=\"{}\" max_nwe=1", "é".repeat(500_000)), "name.unknown_argument"),
+        ("x".repeat(1_000_000), "name.unknown_stage"),
+        (format!("sample prompt=\"Q\"{names}"), "name.unknown_argument"),
+        (format!("sample prompt=\"{}\"", "a${x}".repeat(200_000)), "name.unknown"),
+        (format!("let x = \"{}\"", "a${x}".repeat(200_000)), "name.later"),
+        (format!("sample prompt=\"Q\" seed={}1", "(".repeat(500_000)), "syntax.deep"),
+    ] {
+        desk.write("t.tp", &format!("tunepipe 1\nload model \"model\"\n{line}\n"));
+        let begun = std::time::Instant::now();
+        let told = desk.tunepipe(&["check", "t.tp"]).ended(1);
+        let errors = told.err.matches(code).count();
+        assert!(errors > 0 && told.err.len() < 3000 * errors + 3000, "{code}: {} bytes of {errors}", told.err.len());
+        assert!(begun.elapsed().as_secs() < 20, "{code}: {:?}", begun.elapsed());
+    }
+}
+
 /// There is no line to blame.
 #[test]
 fn a_pipeline_that_is_no_text_is_wrong_usage() {
@@ -431,6 +454,23 @@ fn a_pipeline_that_is_no_text_is_wrong_usage() {
     fs::write(desk.path("bad.tp"), b"tunepipe 1\nload \xff\xfe\n").expect("written");
     let told = desk.tunepipe(&["check", "bad.tp"]).ended(2);
     assert!(told.err.contains("UTF-8") && told.err.contains("line 2"), "{}", told.err);
+    // Two bytes a character, as some editors save; with a mark and without.
+    for mark in ["\u{feff}", ""] {
+        let wide: Vec<u8> = format!("{mark}tunepipe 1\n").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        fs::write(desk.path("wide.tp"), wide).expect("written");
+        let told = desk.tunepipe(&["check", "wide.tp"]).ended(2);
+        assert!(told.err.contains("UTF-16"), "{}", told.err);
+    }
+    // Without a stage there is nothing to do, and no folder is made for it.
+    for (name, text) in [("empty.tp", ""), ("lets.tp", "tunepipe 1\nlet x = 1\n")] {
+        desk.write(name, text);
+        desk.tunepipe(&["check", name]).ended(0);
+        for verb in ["run", "plan"] {
+            let told = desk.tunepipe(&[verb, name]).ended(2);
+            assert!(told.err.contains(&format!("nothing to {verb}")), "{}", told.err);
+        }
+    }
+    assert!(!desk.path("runs").exists());
     fs::create_dir(desk.path("folder.tp")).expect("a folder");
     desk.tunepipe(&["check", "folder.tp"]).ended(2);
 }

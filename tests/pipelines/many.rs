@@ -74,6 +74,7 @@ fn files_are_laid_out_in_place_or_only_shown() {
     assert_eq!(read("all/ugly.tp"), tidy);
     desk.tunepipe(&["fmt", "--check", "all"]).ended(0);
     assert_eq!(piped(&desk, &["fmt", "-"], ugly).ended(0).out, tidy);
+    assert_eq!(piped(&desk, &["fmt", "-", "--json"], ugly).ended(0).json()["text"], tidy);
 
     desk.write("all/wrong.tp", "tunepipe 1\nlet x = [\n");
     let told = desk.tunepipe(&["fmt", "all"]).ended(1);

@@ -20,6 +20,7 @@ mod quickstart;
 mod real;
 mod recipes;
 mod saving;
+mod terminal;
 mod verbs;
 
 use std::collections::BTreeMap;

@@ -45,6 +45,41 @@ fn a_stage_and_a_code_are_explained() {
     assert!(told.out.starts_with("lora\n") && told.err.contains("tunepipe explain train lora"), "{}", told.err);
 }
 
+/// A file's recipes are explained as the library's are.
+#[test]
+fn recipes_of_a_file_are_explained() {
+    let desk = Desk::empty();
+    desk.write(
+        "team/recipes.tp",
+        "tunepipe 1\n## Small adapters.\nrecipe small(\n  model: Model<dense>\n  data: Data\n  rank: Int 1..64 = 8  ## width\n  steps: Int\n)\n  let wide = 2 * rank\n  quantize nf4\n  train lora rank=rank alpha=wide steps=steps\nrecipe score(model: Model, data: Data)\n  eval model=model data=data\n",
+    );
+    desk.write(
+        "t.tp",
+        "tunepipe 1\nuse \"team/recipes.tp\" as team\nparam lr\nrecipe own(model: Model<dense> data: Data)\n  train full model=model data=data\nload model \"m\"\nload data \"d\" format=text\nown\nsave model \"out\"\n",
+    );
+    let told = desk.tunepipe(&["explain", "team/recipes.tp", "small"]).ended(0);
+    for words in ["small\n  Small adapters.", "Model<nf4, lora>", "takes", "Int 1..64", "width", "recipe small("] {
+        assert!(told.out.contains(words), "{words}\n{}", told.out);
+    }
+    assert!(!told.out.contains("recipe score"), "{}", told.out);
+    // All of a file, those it uses among them and under the names it calls them by; what its params are is no matter.
+    let json = desk.tunepipe(&["explain", "t.tp", "--json"]).ended(0).json();
+    let found = json["recipes"].as_array().expect("recipes");
+    let of = |name: &str| found.iter().find(|one| one["recipe"] == name).unwrap_or_else(|| panic!("{name}: {json}"));
+    assert_eq!(found.len(), 3, "{json}");
+    assert_eq!((&of("own")["inputs"][0]["takes"], &of("own")["makes"][0]), (&true.into(), &"Model<dense>".into()));
+    assert_eq!(of("team.small")["makes"][0], "Model<nf4, lora>");
+    assert!(of("team.score")["inputs"][0]["takes"] == false && of("team.score")["makes"] == Value::Array(vec![]));
+    let told = desk.tunepipe(&["explain", "t.tp", "team.smal"]).ended(2);
+    assert!(told.err.contains("did you mean `team.small`?"), "{}", told.err);
+    // What is wrong with the file is said.
+    desk.write("bad.tp", "tunepipe 1\nrecipe r(model: Modle)\n  sample prompt=\"Q\"\n");
+    assert!(desk.tunepipe(&["explain", "bad.tp"]).ended(1).err.contains("type.unknown"));
+    desk.write("none.tp", "tunepipe 1\n");
+    assert!(desk.tunepipe(&["explain", "none.tp"]).ended(2).err.contains("neither declares nor uses"));
+    desk.tunepipe(&["explain", "absent.tp"]).ended(2);
+}
+
 #[test]
 fn what_there_is_is_listed() {
     let desk = Desk::new();
@@ -312,6 +347,11 @@ fn shells_get_their_completions() {
     let desk = Desk::empty();
     let told = desk.tunepipe(&["completions", "bash"]).ended(0);
     assert!(told.out.contains("complete -F") && told.out.contains("colab-t4"));
+    // The shell itself reads it, where it is at hand.
+    desk.write("completions.bash", &told.out);
+    if let Ok(read) = Command::new("bash").arg("-n").arg(desk.path("completions.bash")).output() {
+        assert!(read.status.success() && read.stderr.is_empty(), "{}", String::from_utf8_lossy(&read.stderr));
+    }
     desk.tunepipe(&["completions", "tcsh"]).ended(2);
 }
 
@@ -352,6 +392,10 @@ fn an_answer_in_json_is_json_whatever_goes_wrong() {
         (&[&["new"][..], &fine].concat(), 0),
         (&["new", "--model", "modle", "--data", "rows.jsonl", "-o", "-"], 2),
         (&["explain", "nothing"], 2),
+        (&["check", "ok.tp", "--epochs=3"], 2),
+        (&["plan"], 2),
+        (&["ls", "stage"], 2),
+        (&["chekc", "ok.tp"], 2),
         (&["ls", "runs"], 0),
     ] {
         let told = desk.tunepipe(&[arguments, &["--json"]].concat()).ended(code);
