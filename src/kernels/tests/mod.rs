@@ -12,6 +12,7 @@ mod pointwise;
 mod random;
 mod rope;
 mod rows;
+mod small;
 mod thin;
 mod vector;
 
