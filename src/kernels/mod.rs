@@ -29,6 +29,7 @@ mod random;
 mod rope;
 mod rows;
 mod shape;
+mod small;
 mod spread;
 mod thin;
 mod vector;

@@ -13,6 +13,7 @@ mod pointwise;
 mod random;
 mod rope;
 mod rows;
+mod small;
 mod thin;
 mod vector;
 
