@@ -34,10 +34,10 @@ impl Windows {
     }
 
     pub fn take(holding: &str, tensors: &[Tensor], float: Float, pool: &dyn Pool) -> Result<Windows> {
-        let mut bufs = Self::specs(tensors, float).into_iter().map(|spec| pool.take(holding, spec));
-        let mut next = || bufs.next().unwrap_or_else(|| Err(Fault::new("save.window", "a window is missing; a bug")));
-        let values = (float != Float::F32).then(&mut next).transpose()?;
-        Ok(Windows { float, values, ready: next()?, coming: next()? })
+        let values = merge_window(tensors);
+        let window = Spec::new(&values.shape, float.dtype());
+        let values = (float != Float::F32).then(|| pool.take(holding, values)).transpose()?;
+        Ok(Windows { float, values, ready: pool.take(holding, window.clone())?, coming: pool.take(holding, window)? })
     }
 
     /// An f32 window, before anything is poured.
