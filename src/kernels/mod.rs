@@ -5,8 +5,8 @@
 //!
 //! The same inputs give the same bits on any number of threads: work is split over outputs that do not depend on each
 //! other, or reduced in chunks that follow from shapes alone. Loops are compiled once for each vector width and never
-//! fuse a multiplication with an addition, so the width does not show in the results either (products of matrices are
-//! `gemm`'s and do depend on the machine).
+//! fuse a multiplication with an addition, so the width does not show in the results either. Products of matrices do depend
+//! on the machine: `gemm`'s, the thin ones and those of attention.
 
 mod adamw8;
 mod attention;

@@ -1,6 +1,6 @@
 //! Counts what the heap really holds, so that every plan can be held against it.
 //!
-//! The binary installs [`Meter`] as its global allocator; large blocks are maps of their own ([`pages`]). It sees the heap
+//! The binary installs [`Meter`] as its global allocator; large blocks are maps of their own (`memory::pages`). It sees the heap
 //! only: mapped files and thread stacks are declared elsewhere. Cost: a relaxed atomic operation and a look an allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
