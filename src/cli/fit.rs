@@ -10,7 +10,7 @@ use crate::memory::Profile;
 use crate::run::Voice;
 use crate::stages::Target;
 use crate::text::{Fault, out};
-use crate::tools::{self, Fit, edits, in_words, needs};
+use crate::tools::{self, Fit, edits, in_words, needs, needs_both};
 
 pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
     if write && pipeline.file == Path::new("-") {
@@ -78,6 +78,11 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
             Exit::OverBudget
         }
         Fit::Change { change, after } => {
+            let both = targets.iter().zip(before.iter().zip(&after)).map(|(target, (before, after))| {
+                let (before, after) = needs_both(before, after, target);
+                (format!("{}: {before}", target.label), format!("{}: {after}", target.label))
+            });
+            let (before, after): (Vec<String>, Vec<String>) = both.unzip();
             let source = prepared.sources.get(plan.source);
             let text = patched(&source.text, &edits(plan, &change).unwrap_or_default());
             let patch = similar::TextDiff::from_lines(&*source.text, &text)
@@ -87,14 +92,14 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
                 .to_string();
             if pipeline.json {
                 answer_json(&json!({"version": 1, "fits": false, "change": in_words(plan, &change), "patch": patch,
-                                    "before": state(&before), "after": state(&after),
+                                    "before": before, "after": after,
                                     "diagnostics": prepared.diagnostics_json()}));
             } else {
                 out::answer(&format!(
                     "{}\n\nbefore  {}\nafter   {}\n\n{patch}",
                     in_words(plan, &change),
-                    state(&before).join("\n        "),
-                    state(&after).join("\n        "),
+                    before.join("\n        "),
+                    after.join("\n        "),
                 ));
             }
             if write { apply(&pipeline.file, &text) } else { Exit::Done }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::levers::{Change, Lever, Obstacle, candidates, changed, edits, in_words};
-use crate::memory::{Bytes, Place, Profile};
+use crate::memory::{Bytes, PerPlace, Place, Profile};
 use crate::plan::Plan;
 use crate::stages::{Facts, Target, lower, lower_within};
 
@@ -143,4 +143,20 @@ pub fn needs(profile: &Profile, target: &Target) -> String {
         })
         .collect();
     words.join(", ")
+}
+
+/// The same for each of two profiles of one target, before a change and after it, with the places that the target's
+/// budget does not judge where the change moves them: what leaves a card may well lie in RAM from then on.
+pub fn needs_both(before: &Profile, after: &Profile, target: &Target) -> (String, String) {
+    let peaks = (before.peak(), after.peak());
+    let moved: Vec<Place> = Place::ALL
+        .into_iter()
+        .filter(|place| target.limits.get(*place).is_none() && peaks.0[*place] != peaks.1[*place])
+        .collect();
+    let told = |profile: &Profile, peak: PerPlace| {
+        let judged = Some(needs(profile, target)).filter(|words| !words.is_empty());
+        let beside = moved.iter().map(|place| format!("{place} {} (not judged)", Bytes(peak[*place])));
+        judged.into_iter().chain(beside).collect::<Vec<_>>().join(", ")
+    };
+    (told(before, peaks.0), told(after, peaks.1))
 }

@@ -23,7 +23,7 @@ mod stage_page;
 mod table;
 
 pub use code_page::{code_json, code_page, codes};
-pub use fit::{Fit, fit, needs, remedy};
+pub use fit::{Fit, fit, needs, needs_both, remedy};
 pub use json::{plan_json, target_json};
 pub use levers::{edits, in_words};
 pub use listing::{Listing, count, devices, recipes, shapes, stages};

@@ -76,6 +76,30 @@ fn fit_takes_it_after_recompute_and_with_it() {
     }
 }
 
+/// A budget of the card alone judges no RAM, and a change that fills it says so all the same.
+#[test]
+fn fit_tells_what_a_place_that_is_not_judged_then_takes() {
+    let desk = Desk::empty();
+    let away = plan(&desk, "offload=activations");
+    desk.write("card.tp", &text(&format!("budget gpu={}B", peak(&away, "gpu")), ""));
+    let told = desk.tunepipe(&["fit", "--json", "card.tp"]).ended(0).json();
+    assert_eq!(told["change"], "`offload=activations` on `train lora` in line 6", "{told}");
+    let ram = |plan: &Value| {
+        let bytes = plan["peak"]["ram"]["bytes"].as_u64().expect("bytes");
+        format!("RAM {} (not judged)", tunepipe::memory::Bytes(bytes))
+    };
+    let (near, far) = (ram(&plan(&desk, "")), ram(&away));
+    assert_ne!(near, far);
+    for (key, words) in [("before", near), ("after", far)] {
+        let line = told[key][0].as_str().expect("a line");
+        assert!(line.contains("GPU ") && line.ends_with(&words), "{key}: {line}, {words}");
+        // The disk takes what it took.
+        assert!(!line.contains("disk"), "{line}");
+    }
+    let told = desk.tunepipe(&["fit", "card.tp"]).ended(0);
+    assert_eq!(told.out.matches("(not judged)").count(), 2, "{}", told.out);
+}
+
 #[test]
 fn on_a_processor_alone_it_is_refused() {
     let desk = Desk::new();
