@@ -149,13 +149,13 @@ fn json_of(all: &[Checked], single: bool) -> Value {
 /// One line on one target.
 fn verdict(view: &TargetPlan) -> String {
     let peak = view.profile.peak();
-    if !view.judged() {
+    if let Some(why) = view.unjudged() {
         let needs: Vec<String> = Place::ALL
             .into_iter()
             .filter(|place| peak[*place] > 0)
             .map(|place| format!("{place} {}", Bytes(peak[place])))
             .collect();
-        return format!("right; not judged, as there is no budget line (needs {})", needs.join(", "));
+        return format!("right; not judged, as {why} (needs {})", needs.join(", "));
     }
     let judged: Vec<String> = Place::ALL
         .into_iter()

@@ -107,6 +107,7 @@ impl Prepared {
             label: target.label.clone(),
             limits: target.limits,
             budget: target.budget,
+            threads: (!target.gpu).then_some(target.threads),
             profile,
             remarks: lowering.remarks,
         };

@@ -14,6 +14,8 @@ pub struct TargetPlan {
     pub limits: Limits,
     /// The budget line that set the limits.
     pub budget: Option<Span>,
+    /// Threads of a processor that the pipeline is planned for; none: its cores do not decide the bytes.
+    pub threads: Option<usize>,
     pub profile: Profile,
     /// What the reader must know of how the figures were made (`no data at hand: planned from max_len`).
     pub remarks: Vec<String>,
@@ -27,6 +29,19 @@ impl TargetPlan {
     /// Whether any limit is set at all.
     pub fn judged(&self) -> bool {
         Place::ALL.into_iter().any(|place| self.limits.get(place).is_some())
+    }
+
+    /// Why nothing is judged; none where something is.
+    pub fn unjudged(&self) -> Option<String> {
+        match (self.judged(), self.budget, self.threads) {
+            (true, ..) => None,
+            (_, None, _) => Some("there is no budget line".into()),
+            (_, Some(_), Some(threads)) => {
+                let s = if threads == 1 { "" } else { "s" };
+                Some(format!("the budget line means a processor of {threads} thread{s}, and limits nothing"))
+            }
+            (_, Some(_), None) => Some("the budget line limits nothing".into()),
+        }
     }
 
     /// Places that the plan uses or that are judged.
@@ -88,8 +103,13 @@ pub fn plan_table(plan: &TargetPlan) -> String {
         let _ = writeln!(out, "\n  {place} at its peak, {} · {}:", stage.name, phase.name);
         out.push_str(&holdings_table(&phase.holdings, place));
     }
-    if !plan.remarks.is_empty() {
+    // That there is no budget line the pipeline itself shows.
+    let unjudged = plan.unjudged().filter(|_| plan.budget.is_some());
+    if !plan.remarks.is_empty() || unjudged.is_some() {
         out.push('\n');
+    }
+    if let Some(why) = unjudged {
+        let _ = writeln!(out, "  note: not judged, as {why}");
     }
     for remark in &plan.remarks {
         let _ = writeln!(out, "  note: {remark}");

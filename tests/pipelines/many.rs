@@ -99,3 +99,40 @@ fn every_target_is_judged_and_what_is_not_is_said() {
     let only = ["check", "many.tp", "--set", "load-model.dtype=bf16", "--budget", "rtx-4090"];
     desk.tunepipe(&only).ended(0);
 }
+
+/// Two lines for cards that no catalogue has are two targets, and each can be picked by what it says.
+#[test]
+fn targets_have_names_of_their_own() {
+    let desk = Desk::new();
+    let budgets = "tunepipe 1\nbudget gpu=24GiB\nbudget gpu=16GiB ram=8GiB  # the small one\nbudget ram=4GiB\n";
+    desk.write("t.tp", &GOOD.replace("tunepipe 1\n", budgets));
+    let told = desk.tunepipe(&["check", "t.tp"]).ended(0);
+    for name in ["fits gpu=24GiB (", "fits gpu=16GiB ram=8GiB (", "fits cpu ("] {
+        assert!(told.out.contains(name), "{name}\n{}", told.out);
+    }
+    let names = |arguments: &[&str]| -> Vec<String> {
+        let json = desk.tunepipe(arguments).ended(0).json();
+        let targets = json["targets"].as_array().expect("a list");
+        targets.iter().map(|target| target["budget"].as_str().expect("a name").to_owned()).collect()
+    };
+    assert_eq!(names(&["plan", "t.tp", "--json"]), ["gpu=24GiB", "gpu=16GiB ram=8GiB", "cpu"]);
+    assert_eq!(names(&["plan", "t.tp", "--json", "--budget", "gpu=16GiB  ram=8GiB"]), ["gpu=16GiB ram=8GiB"]);
+    assert_eq!(names(&["plan", "t.tp", "--json", "--budget", "gpu"]), ["gpu=24GiB", "gpu=16GiB ram=8GiB"]);
+    assert_eq!(
+        names(&["plan", "t.tp", "--json", "--budget", "gpu=1GiB", "--budget", "gpu=2GiB"]),
+        ["gpu=1GiB", "gpu=2GiB"]
+    );
+    assert_eq!(names(&["plan", "t.tp", "--json", "--budget", "cpu"]), ["cpu"]);
+}
+
+/// A line that only says how many threads there are is a target that limits nothing, and no missing line.
+#[test]
+fn threads_alone_are_a_target() {
+    let desk = Desk::new();
+    desk.write("t.tp", &GOOD.replace("tunepipe 1\n", "tunepipe 1\nbudget threads=4\n"));
+    for verb in ["check", "plan"] {
+        let told = desk.tunepipe(&[verb, "t.tp"]).ended(0);
+        let words = "not judged, as the budget line means a processor of 4 threads, and limits nothing";
+        assert!(told.out.contains(words) && !told.out.contains("no budget line"), "{}", told.out);
+    }
+}
