@@ -44,17 +44,18 @@ pub fn check(pipeline: &Pipeline, form: Form) -> Exit {
     }
     let mut paths = vec![pipeline.file.clone()];
     paths.extend(more.into_iter().map(PathBuf::from));
-    let files = match named(&paths) {
-        Ok(files) => files,
+    let (files, faults) = match named(&paths) {
+        Ok(named) => named,
         Err(fault) => {
             complain(&fault);
             return Exit::Usage;
         }
     };
+    faults.iter().for_each(complain);
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
     let facts = facts(voice);
     let mut all = Vec::new();
-    let mut unreadable = false;
+    let mut unreadable = !faults.is_empty();
     for file in files {
         let one = Pipeline { file: file.clone(), params: params.clone(), ..pipeline.clone() };
         match Prepared::read(&one) {

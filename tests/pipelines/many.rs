@@ -136,3 +136,28 @@ fn threads_alone_are_a_target() {
         assert!(told.out.contains(words) && !told.out.contains("no budget line"), "{}", told.out);
     }
 }
+
+/// One file that cannot be read keeps no other from being laid out or checked.
+#[test]
+fn what_cannot_be_read_hides_nothing() {
+    let desk = Desk::new();
+    let ugly = "tunepipe 1\nlet   a = 1\n";
+    for name in ["a.tp", "all/b.tp", "all/z.tp"] {
+        desk.write(name, ugly);
+    }
+    std::fs::write(desk.path("all/latin.tp"), b"# caf\xe9\n").expect("written");
+    std::os::unix::fs::symlink("nowhere.tp", desk.path("all/lost.tp")).expect("linked");
+    let told = desk.tunepipe(&["fmt", "none.tp", "all", "empty", "a.tp"]).ended(2);
+    assert_eq!(told.out, "all/b.tp\nall/z.tp\na.tp\n");
+    for name in ["none.tp", "latin.tp", "lost.tp", "empty"] {
+        assert!(told.err.contains(name), "{name}\n{}", told.err);
+    }
+    let json = desk.tunepipe(&["fmt", "--json", "none.tp", "all"]).ended(2).json();
+    assert_eq!(json["diagnostics"].as_array().map(Vec::len), Some(3), "{json}");
+
+    let told = desk.tunepipe(&["check", "none.tp", "all", "a.tp"]).ended(2);
+    assert_eq!(told.out.lines().filter(|line| line.contains(": right")).count(), 3, "{}", told.out);
+    for name in ["none.tp", "latin.tp", "lost.tp"] {
+        assert!(told.err.contains(name), "{name}\n{}", told.err);
+    }
+}
