@@ -11,7 +11,7 @@ use crate::text::out;
 pub fn completions(shell: Shell) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command(), "tunepipe", &mut script);
-    out::answer(&String::from_utf8_lossy(&script));
+    out::data(&String::from_utf8_lossy(&script));
     Exit::Done
 }
 

@@ -90,7 +90,7 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
                                     "before": state(&before), "after": state(&after),
                                     "diagnostics": prepared.diagnostics_json()}));
             } else {
-                out::answer(&format!(
+                out::data(&format!(
                     "{}\n\nbefore  {}\nafter   {}\n\n{patch}",
                     in_words(plan, &change),
                     state(&before).join("\n        "),

@@ -75,7 +75,7 @@ fn done(file: &Named, formatted: &str, differs: bool, mode: &Mode) -> bool {
     let said = !mode.json && !mode.quiet;
     if mode.diff {
         if differs && !mode.json {
-            out::answer(&difference(&file.name, &file.text, formatted));
+            out::data(&difference(&file.name, &file.text, formatted));
         }
         return true;
     }
@@ -88,7 +88,7 @@ fn done(file: &Named, formatted: &str, differs: bool, mode: &Mode) -> bool {
     // From standard input to standard output, changed or not.
     let Some(path) = &file.path else {
         if !mode.json {
-            out::answer(formatted);
+            out::data(formatted);
         }
         return true;
     };

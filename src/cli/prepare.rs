@@ -287,5 +287,5 @@ pub fn complain(fault: &Fault) {
 pub fn answer_json(value: &Value) {
     let mut text = serde_json::to_string_pretty(value).unwrap_or_else(|e| json!({"error": e.to_string()}).to_string());
     text.push('\n');
-    out::answer(&text);
+    out::data(&text::escaped(&text));
 }

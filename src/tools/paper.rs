@@ -1,5 +1,7 @@
 //! What words are written on: how wide it is, and whether it takes colour.
 
+use crate::text::shown;
+
 /// A terminal, or a file that is read like one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Paper {
@@ -45,6 +47,7 @@ impl Paper {
     }
 
     pub fn ink(self, ink: Ink, text: &str) -> String {
+        let text = &*shown(text);
         if self.colour && !text.is_empty() { format!("\u{1b}[{}m{text}\u{1b}[0m", ink.code()) } else { text.to_owned() }
     }
 }

@@ -1,5 +1,7 @@
 //! Columns that line up: words to the left, numbers to the right.
 
+use crate::text::shown;
+
 /// How a column stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
@@ -20,7 +22,7 @@ impl Table {
     }
 
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.into_iter().map(|cell| shown(&cell).into_owned()).collect());
     }
 
     pub fn render(&self, indent: &str) -> String {

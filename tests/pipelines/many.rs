@@ -161,3 +161,46 @@ fn what_cannot_be_read_hides_nothing() {
         assert!(told.err.contains(name), "{name}\n{}", told.err);
     }
 }
+
+/// What a terminal obeys comes out as pictures, wherever it stands; programs get it as it is.
+#[test]
+fn a_terminal_is_given_nothing_to_obey() {
+    let desk = Desk::new();
+    let evil = "e\u{1b}[2J\u{7}\u{9b}\u{202e}\u{1b}[31m.tp";
+    let text =
+        "tunepipe 1\nbudget ram=1GiB\nload model \"mod\u{1b}[2Jel\" shape=tiny-llama\nsave model \"out/\u{1b}[2Jm\"\n";
+    desk.write(evil, text);
+    desk.write("empty-\u{1b}[2J.tp", "tunepipe 1\n");
+    desk.write(
+        "rows\u{1b}[2J.tp",
+        "tunepipe 1\nparam a = \"x\u{1b}[2J\"\nload data \"rows\u{1b}[2J.jsonl\" format=nix\n",
+    );
+    let obeyed = |text: &str| text.chars().any(|c| c.is_control() && c != '\n' || c == '\u{202e}');
+    for arguments in [
+        &["check", evil] as &[&str],
+        &["check", "empty-\u{1b}[2J.tp"],
+        &["check", "rows\u{1b}[2J.tp"],
+        &["check", "rows\u{1b}[2J.tp", "--format", "github"],
+        &["check", evil, "x=\u{1b}[2J"],
+        &["check", evil, "--budget", "\u{1b}[2J"],
+        &["check", "no\u{1b}[2J.tp"],
+        &["check", "--\u{1b}[2J"],
+        &["plan", evil],
+        &["fit", evil],
+        &["run", evil],
+        &["fmt", evil, "no\u{1b}[2J.tp"],
+        &["explain", "\u{1b}[2J"],
+        &["explain", "rows\u{1b}[2J.tp"],
+        &["preview", evil],
+        &["new", "--model", "m\u{1b}[2J", "-o", "n.tp"],
+    ] {
+        let told = desk.tunepipe(arguments);
+        assert!(!told.out.is_empty() || !told.err.is_empty(), "{arguments:?}");
+        assert!(!obeyed(&told.out) && !obeyed(&told.err), "{arguments:?}\n{:?}\n{:?}", told.out, told.err);
+    }
+    let told = desk.tunepipe(&["check", "--json", evil]);
+    assert!(!obeyed(&told.out), "{:?}", told.out);
+    assert_eq!(told.json()["file"], evil);
+    // A text that is piped on is what it was.
+    assert_eq!(piped(&desk, &["fmt", "-"], text).ended(0).out, text);
+}
