@@ -91,6 +91,7 @@ pub fn check(pipeline: &Pipeline, form: Form) -> Exit {
 
 fn tell(one: &Checked, quiet: bool) {
     one.prepared.report();
+    let name = text::shown_path(&one.file);
     if one.prepared.failed() {
         return;
     }
@@ -106,17 +107,14 @@ fn tell(one: &Checked, quiet: bool) {
         let (_, text) = one.prepared.source_name();
         let bare = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
         if bare.filter(|line| !line.is_empty()).all(|line| line.starts_with("tunepipe")) {
-            out::answer(&format!(
-                "{}: right; holds nothing yet (`tunepipe new` writes a pipeline)\n",
-                one.file.display()
-            ));
+            out::answer(&format!("{}: right; holds nothing yet (`tunepipe new` writes a pipeline)\n", name));
             return;
         }
-        out::answer(&format!("{}: right; has no stages of its own\n", one.file.display()));
+        out::answer(&format!("{}: right; has no stages of its own\n", name));
         return;
     }
     for view in &one.views {
-        out::answer(&format!("{}: {}\n", one.file.display(), verdict(view)));
+        out::answer(&format!("{}: {}\n", name, verdict(view)));
     }
 }
 

@@ -73,7 +73,7 @@ pub fn plan(pipeline: &Pipeline, shown: &Shown) -> Exit {
             for view in &views {
                 out::answer(&format!(
                     "{} on {}\n\n{}\n",
-                    text::shown(&pipeline.file.display().to_string()),
+                    text::shown_path(&pipeline.file),
                     view.label,
                     plan_table(view)
                 ));

@@ -11,7 +11,7 @@ use crate::memory::{Place, admit, peak_resident};
 use crate::run::{Console, Journal, Voice, execute, manifest};
 use crate::stages::{RunHome, Target};
 use crate::store::Cache;
-use crate::text::{Fault, out};
+use crate::text::{self, Fault, out};
 use crate::tools::{Measured, memory_table, plan_table};
 
 pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) -> Exit {
@@ -82,7 +82,7 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
     if !pipeline.quiet && !pipeline.json && !pipeline.brief {
         out::answer(&format!(
             "{} on {}\n\n{}\n",
-            pipeline.file.display(),
+            text::shown_path(&pipeline.file),
             lowered.view.label,
             plan_table(&lowered.view)
         ));

@@ -8,6 +8,7 @@ mod harmless;
 mod json;
 mod nearest;
 pub mod out;
+mod path;
 mod render;
 mod source;
 #[cfg(test)]
@@ -19,5 +20,6 @@ pub use github::to_github;
 pub use harmless::{escaped, shown};
 pub use json::{fault_to_json, to_json};
 pub use nearest::nearest;
+pub use path::{joined, shown_path};
 pub use render::{WIDTH, render, render_in};
 pub use source::{Source, SourceId, Sources, Span};

@@ -22,7 +22,7 @@ impl Table {
     }
 
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells.into_iter().map(|cell| shown(&cell).into_owned()).collect());
+        self.rows.push(cells.into_iter().map(|cell| shown(&cell).replace('\n', "␤")).collect());
     }
 
     pub fn render(&self, indent: &str) -> String {
