@@ -348,9 +348,16 @@ fn shells_get_their_completions() {
     let told = desk.tunepipe(&["completions", "bash"]).ended(0);
     assert!(told.out.contains("complete -F") && told.out.contains("colab-t4"));
     // The shell itself reads it, where it is at hand.
-    desk.write("completions.bash", &told.out);
-    if let Ok(read) = Command::new("bash").arg("-n").arg(desk.path("completions.bash")).output() {
-        assert!(read.status.success() && read.stderr.is_empty(), "{}", String::from_utf8_lossy(&read.stderr));
+    for (shell, dry) in [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")] {
+        let told = desk.tunepipe(&["completions", shell]).ended(0);
+        desk.write("script", &told.out);
+        match Command::new(shell).arg(dry).arg(desk.path("script")).output() {
+            Ok(read) => {
+                let said = String::from_utf8_lossy(&read.stderr);
+                assert!(read.status.success() && said.is_empty(), "{shell}: {said}");
+            }
+            Err(_) => println!("no {shell} here: its script was not read"),
+        }
     }
     desk.tunepipe(&["completions", "tcsh"]).ended(2);
 }
