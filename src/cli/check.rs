@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::files::named;
 use super::prepare::{Prepared, answer_json, complain, complaints, facts, usage};
+use super::terminal::{paper, stderr_paper};
 use super::{Exit, Pipeline};
 use crate::memory::{Bytes, Place};
 use crate::run::Voice;
@@ -98,7 +99,7 @@ fn tell(one: &Checked, quiet: bool) {
     let mut said: Vec<&String> = Vec::new();
     for remark in one.views.iter().flat_map(|view| &view.remarks) {
         if !quiet && !said.contains(&remark) {
-            out::say(&format!("note: {remark}"));
+            out::tell(&stderr_paper().sentence("", &format!("note: {remark}")));
             said.push(remark);
         }
     }
@@ -114,7 +115,7 @@ fn tell(one: &Checked, quiet: bool) {
         return;
     }
     for view in &one.views {
-        out::answer(&format!("{}: {}\n", name, verdict(view)));
+        out::answer(&paper().sentence("", &format!("{name}: {}", verdict(view))));
     }
 }
 

@@ -75,7 +75,7 @@ pub fn plan(pipeline: &Pipeline, shown: &Shown) -> Exit {
                     "{} on {}\n\n{}\n",
                     text::shown_path(&pipeline.file),
                     view.label,
-                    plan_table(view)
+                    plan_table(view, paper())
                 ));
             }
         }

@@ -1,7 +1,6 @@
 //! The plan as a person reads it: where every byte goes, stage by stage, and what makes the peak.
 
-use std::fmt::Write;
-
+use super::paper::Paper;
 use super::table::{Align, Table};
 use crate::memory::{Bytes, Holding, Limits, Place, Profile, StageProfile};
 use crate::text::Span;
@@ -52,13 +51,13 @@ impl TargetPlan {
 }
 
 /// Draws one target: a row a phase, the limits, and what lies at the highest point of the tightest place.
-pub fn plan_table(plan: &TargetPlan) -> String {
+pub fn plan_table(plan: &TargetPlan, paper: Paper) -> String {
     let places = plan.places();
     let peak = plan.profile.peak();
     let mut align = vec![Align::Left, Align::Right];
     align.extend(places.iter().map(|_| Align::Right));
     align.push(Align::Left);
-    let mut table = Table::new(&align);
+    let mut table = Table::new(&align).headed();
 
     let mut head = vec!["stage".to_owned(), "line".to_owned()];
     head.extend(places.iter().map(Place::to_string));
@@ -95,13 +94,14 @@ pub fn plan_table(plan: &TargetPlan) -> String {
         limits.push(if plan.fits() { "fits".into() } else { "does not fit".into() });
         table.row(limits);
     }
-    let mut out = table.render("  ");
+    let mut out = table.painted("  ", paper, &|_, _, cell| cell.to_owned());
 
     if let Some(place) = tightest(plan, &places)
         && let Some((stage, phase)) = plan.profile.summit(place)
     {
-        let _ = writeln!(out, "\n  {place} at its peak, {} · {}:", stage.name, phase.name);
-        out.push_str(&holdings_table(&phase.holdings, place));
+        out.push('\n');
+        out.push_str(&paper.sentence("  ", &format!("{place} at its peak, {} · {}:", stage.name, phase.name)));
+        out.push_str(&holdings_table(&phase.holdings, place, paper));
     }
     // That there is no budget line the pipeline itself shows.
     let unjudged = plan.unjudged().filter(|_| plan.budget.is_some());
@@ -109,20 +109,20 @@ pub fn plan_table(plan: &TargetPlan) -> String {
         out.push('\n');
     }
     if let Some(why) = unjudged {
-        let _ = writeln!(out, "  note: not judged, as {why}");
+        out.push_str(&paper.sentence("  ", &format!("note: not judged, as {why}")));
     }
     for remark in &plan.remarks {
-        let _ = writeln!(out, "  note: {remark}");
+        out.push_str(&paper.sentence("  ", &format!("note: {remark}")));
     }
     out
 }
 
 /// Holdings of one place, the largest first, with their share and what they grow with.
-fn holdings_table(holdings: &[Holding], place: Place) -> String {
+fn holdings_table(holdings: &[Holding], place: Place, paper: Paper) -> String {
     let mut here: Vec<&Holding> = holdings.iter().filter(|h| h.place == place && h.bytes > 0).collect();
     here.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
     let total: u64 = here.iter().map(|h| h.bytes).fold(0, u64::saturating_add).max(1);
-    let mut table = Table::new(&[Align::Left, Align::Right, Align::Right, Align::Left, Align::Left]);
+    let mut table = Table::new(&[Align::Left, Align::Right, Align::Right, Align::Left, Align::Left]).drawn(3);
     for holding in here {
         let share = holding.bytes as f64 / total as f64;
         table.row(vec![
@@ -133,7 +133,7 @@ fn holdings_table(holdings: &[Holding], place: Place) -> String {
             if holding.grows.is_empty() { String::new() } else { format!("grows with {}", holding.grows) },
         ]);
     }
-    table.render("    ")
+    table.painted("    ", paper, &|_, _, cell| cell.to_owned())
 }
 
 /// The largest holdings of one place in few words, for a diagnostic: those of a hundredth and more.
