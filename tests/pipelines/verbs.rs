@@ -26,9 +26,13 @@ fn a_stage_and_a_code_are_explained() {
     let json = desk.tunepipe(&["explain", "value.taken", "--json"]).ended(0).json();
     assert!(json["wrong"]["whole"].as_str().is_some_and(|text| text.starts_with("tunepipe 1")), "{json}");
 
-    for (topic, near) in
-        [("trian lora", "train lora"), ("value.takn", "value.taken"), ("train", "train full"), ("math", "math.zero")]
-    {
+    for (topic, near) in [
+        ("epochs", "`tunepipe explain train lora`"),
+        ("trian lora", "train lora"),
+        ("value.takn", "value.taken"),
+        ("train", "train full"),
+        ("math", "math.zero"),
+    ] {
         let told = desk.tunepipe(&["explain", topic]).ended(2);
         assert!(told.err.contains(near), "{topic}: {}", told.err);
     }
