@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Atom, Catalog, Kind};
 use crate::plan::{Unit, Val};
 use crate::syntax::Range;
-use crate::text::nearest;
+use crate::text::{joined, nearest};
 
 /// Why a value is not of a kind. Later variants are the more telling ones.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,5 +131,5 @@ fn path(text: &str, folder: &Path, is_one_input: bool) -> Result<Val, Misfit> {
     if is_one_input && text.contains(['*', '?']) {
         return Err(Misfit::Path("one file or folder is meant here, not a pattern of several"));
     }
-    Ok(Val::Path(folder.join(text)))
+    Ok(Val::Path(joined(folder, text)))
 }

@@ -94,7 +94,17 @@ impl Checker<'_> {
                     .help("leave `threads` out"),
             );
         }
-        self.budgets.push(Budget { device, span: line.span });
+        let said: Vec<String> = line.parts.iter().map(|part| self.said(part)).collect();
+        self.budgets.push(Budget::new(device, said.join(" "), line.span));
+    }
+
+    /// A part of the line as it is written, a value on several lines in one.
+    fn said(&self, part: &Part) -> String {
+        let one_line = |span: Span| self.sources.slice(span).split_whitespace().collect::<Vec<_>>().join(" ");
+        match part {
+            Part::Value(value) => one_line(value.span),
+            Part::Argument { name, value } => format!("{}={}", name.text, one_line(value.span)),
+        }
     }
 
     fn device(&mut self, name: &str, span: Span) -> Option<Device> {

@@ -9,7 +9,7 @@ use super::{Checker, arithmetic};
 use crate::catalog::{Atom, Kind};
 use crate::plan::Val;
 use crate::syntax::{Expr, ExprKind, Piece, Word};
-use crate::text::{Diagnostic, Fault, Span, nearest};
+use crate::text::{Diagnostic, Fault, Span, joined, nearest};
 
 /// Bytes of a file that `@"file"` may bring in: prompts and templates, not data.
 const LARGEST_TEXT: u64 = 4 << 20;
@@ -255,7 +255,7 @@ impl Checker<'_> {
     fn file_text(&mut self, pieces: &[Piece], span: Span) -> Option<Datum> {
         let name = self.text(pieces, span)?;
         let Val::Str(text) = name.val else { return None };
-        let path = name.folder.join(text);
+        let path = joined(&name.folder, &text);
         match read_text(&path) {
             Ok(text) => {
                 if !self.texts.contains(&path) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::eval::read_text;
 use crate::catalog::Catalog;
 use crate::syntax::{self, Expr, ExprKind, File, Item, Part, UseLine};
-use crate::text::{Diagnostic, SourceId, Sources, Span};
+use crate::text::{Diagnostic, SourceId, Sources, Span, joined};
 
 /// Files that one pipeline may use, those they use included.
 const MOST: usize = 256;
@@ -86,7 +86,7 @@ impl Reader<'_> {
     }
 
     fn used(&mut self, line: &UseLine) {
-        let path = self.sources.get(line.span.source).folder.join(&line.path);
+        let path = joined(&self.sources.get(line.span.source).folder, &line.path);
         let at = line.path_span;
         if let Some(recipe) = self
             .catalog

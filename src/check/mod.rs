@@ -33,7 +33,7 @@ pub use params::sample;
 pub use recipe::Declared;
 
 use crate::catalog::Catalog;
-use crate::plan::{Budget, Override, Plan, Step, Val};
+use crate::plan::{Budget, Override, Plan, Step, Val, tell_apart};
 use crate::syntax::{self, EntrySort, Expr, ExprKind, File, Item};
 use crate::text::{Diagnostic, SourceId, Sources, Span};
 
@@ -328,11 +328,13 @@ impl<'a> Checker<'a> {
         if !read || self.unread || self.diagnostics.iter().any(Diagnostic::is_error) {
             return (None, self.diagnostics);
         }
+        let mut budgets = self.budgets;
+        tell_apart(&mut budgets, |budget| self.sources.line_column(budget.span).0);
         let plan = Plan {
             source: file.source,
             steps: self.steps,
             values: self.owned.finish(),
-            budgets: self.budgets,
+            budgets,
             params: self.params,
             used: self.library.modules.iter().map(|module| module.file.source).collect(),
             texts: self.texts,

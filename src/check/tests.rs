@@ -123,7 +123,7 @@ fn budgets_come_from_the_command_line_too() {
     let mut sources = Sources::default();
     let catalog = Catalog::standard();
     let found = budget("rtx-4090 ram=32GiB", &mut sources, catalog).expect("is a budget");
-    assert_eq!((found.label(), found.device.ram), ("rtx-4090".into(), Some(32 << 30)));
+    assert_eq!((&*found.label, found.device.ram), ("rtx-4090", Some(32 << 30)));
     for (text, code) in [
         ("rtx-4900", "name.unknown_device"),
         ("", "budget.empty"),

@@ -7,7 +7,7 @@ use super::Pipeline;
 use super::prepare::{source_text, usage};
 use crate::catalog::Catalog;
 use crate::check::{self, Asked};
-use crate::plan::{Budget, Plan};
+use crate::plan::{Budget, Plan, tell_apart};
 use crate::text::{Diagnostic, Fault, Sources};
 
 /// Gathers params and `--set`; what cannot be read at all is wrong usage.
@@ -46,18 +46,32 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Result<Vec<(Str
     Ok(found)
 }
 
-/// Puts the targets of `--budget` in the place of the file's: the line of that name, or the target as it is written.
+/// Puts the targets of `--budget` in the place of the file's: the line of that name, all lines of that device, or the
+/// target as it is written.
 pub fn budgets(plan: &mut Plan, asked: &[String], sources: &mut Sources) -> Result<(), Vec<Diagnostic>> {
     if asked.is_empty() {
         return Ok(());
     }
     let mut chosen: Vec<Budget> = Vec::new();
     for text in asked {
-        let named: Vec<&Budget> = plan.budgets.iter().filter(|line| line.label() == text.trim()).collect();
-        if named.is_empty() {
-            chosen.push(check::budget(text, sources, Catalog::standard())?);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let of = |fits: &dyn Fn(&Budget) -> bool| -> Vec<Budget> {
+            plan.budgets.iter().filter(|line| fits(line)).cloned().collect()
+        };
+        let named = of(&|line| line.label == text);
+        let named = if named.is_empty() { of(&|line| line.short() == text) } else { named };
+        let new = if named.is_empty() { vec![check::budget(&text, sources, Catalog::standard())?] } else { named };
+        for budget in new {
+            if !chosen.iter().any(|known| known.said == budget.said) {
+                chosen.push(budget);
+            }
         }
-        chosen.extend(named.into_iter().cloned());
+    }
+    // Lines of the file have names of their own; what the command line adds may go by the same.
+    let mut labels: Vec<&str> = chosen.iter().map(|budget| &*budget.label).collect();
+    labels.sort_unstable();
+    if labels.windows(2).any(|two| two[0] == two[1]) {
+        tell_apart(&mut chosen, |budget| sources.line_column(budget.span).0);
     }
     plan.budgets = chosen;
     Ok(())

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::files::named;
 use super::prepare::{Prepared, answer_json, complain, complaints, facts, usage};
+use super::terminal::{paper, stderr_paper};
 use super::{Exit, Pipeline};
 use crate::memory::{Bytes, Place};
 use crate::run::Voice;
@@ -44,17 +45,18 @@ pub fn check(pipeline: &Pipeline, form: Form) -> Exit {
     }
     let mut paths = vec![pipeline.file.clone()];
     paths.extend(more.into_iter().map(PathBuf::from));
-    let files = match named(&paths) {
-        Ok(files) => files,
+    let (files, faults) = match named(&paths) {
+        Ok(named) => named,
         Err(fault) => {
             complain(&fault);
             return Exit::Usage;
         }
     };
+    faults.iter().for_each(complain);
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
     let facts = facts(voice);
     let mut all = Vec::new();
-    let mut unreadable = false;
+    let mut unreadable = !faults.is_empty();
     for file in files {
         let one = Pipeline { file: file.clone(), params: params.clone(), ..pipeline.clone() };
         match Prepared::read(&one) {
@@ -90,13 +92,14 @@ pub fn check(pipeline: &Pipeline, form: Form) -> Exit {
 
 fn tell(one: &Checked, quiet: bool) {
     one.prepared.report();
+    let name = text::shown_path(&one.file);
     if one.prepared.failed() {
         return;
     }
     let mut said: Vec<&String> = Vec::new();
     for remark in one.views.iter().flat_map(|view| &view.remarks) {
         if !quiet && !said.contains(&remark) {
-            out::say(&format!("note: {remark}"));
+            out::tell(&stderr_paper().sentence("", &format!("note: {remark}")));
             said.push(remark);
         }
     }
@@ -105,17 +108,14 @@ fn tell(one: &Checked, quiet: bool) {
         let (_, text) = one.prepared.source_name();
         let bare = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
         if bare.filter(|line| !line.is_empty()).all(|line| line.starts_with("tunepipe")) {
-            out::answer(&format!(
-                "{}: right; holds nothing yet (`tunepipe new` writes a pipeline)\n",
-                one.file.display()
-            ));
+            out::answer(&format!("{}: right; holds nothing yet (`tunepipe new` writes a pipeline)\n", name));
             return;
         }
-        out::answer(&format!("{}: right; has no stages of its own\n", one.file.display()));
+        out::answer(&format!("{}: right; has no stages of its own\n", name));
         return;
     }
     for view in &one.views {
-        out::answer(&format!("{}: {}\n", one.file.display(), verdict(view)));
+        out::answer(&paper().sentence("", &format!("{name}: {}", verdict(view))));
     }
 }
 
@@ -149,13 +149,13 @@ fn json_of(all: &[Checked], single: bool) -> Value {
 /// One line on one target.
 fn verdict(view: &TargetPlan) -> String {
     let peak = view.profile.peak();
-    if !view.judged() {
+    if let Some(why) = view.unjudged() {
         let needs: Vec<String> = Place::ALL
             .into_iter()
             .filter(|place| peak[*place] > 0)
             .map(|place| format!("{place} {}", Bytes(peak[place])))
             .collect();
-        return format!("right; not judged, as there is no budget line (needs {})", needs.join(", "));
+        return format!("right; not judged, as {why} (needs {})", needs.join(", "));
     }
     let judged: Vec<String> = Place::ALL
         .into_iter()

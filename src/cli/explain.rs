@@ -150,6 +150,16 @@ fn unknown(catalog: &'static Catalog, topic: &str) -> Fault {
     if !group.is_empty() {
         return fault.help(format!("did you mean {}?", words(&group)));
     }
+    let argument = topic.trim_end_matches('=');
+    let takers: Vec<String> = catalog
+        .stages
+        .iter()
+        .filter(|stage| stage.args.iter().any(|arg| arg.name == argument))
+        .map(|stage| format!("`tunepipe explain {}`", stage.name))
+        .collect();
+    if !takers.is_empty() {
+        return fault.help(format!("`{argument}` is an argument, explained with its stage: {}", takers.join(", ")));
+    }
     let recipes = catalog.recipes.iter().map(|recipe| &*recipe.decl.name);
     let names = catalog.stages.iter().map(|stage| &*stage.name).chain(recipes).chain(codes::all());
     match nearest(topic, names) {

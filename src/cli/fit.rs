@@ -95,7 +95,7 @@ pub fn fit(pipeline: &Pipeline, write: bool) -> Exit {
                                     "before": before, "after": after,
                                     "diagnostics": prepared.diagnostics_json()}));
             } else {
-                out::answer(&format!(
+                out::data(&format!(
                     "{}\n\nbefore  {}\nafter   {}\n\n{patch}",
                     in_words(plan, &change),
                     before.join("\n        "),

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::Exit;
 use super::files::{Named, read_all};
-use super::prepare::{answer_json, complain, show};
+use super::prepare::{answer_json, complain, complaints, show};
 use crate::syntax;
 use crate::text::{self, Diagnostic, Sources, out};
 
@@ -21,13 +21,15 @@ pub struct Mode {
 }
 
 pub fn fmt(paths: &[PathBuf], mode: &Mode) -> Exit {
-    let files = match read_all(paths) {
-        Ok(files) => files,
+    let (files, faults) = match read_all(paths) {
+        Ok(read) => read,
         Err(fault) => {
             complain(&fault);
             return Exit::Usage;
         }
     };
+    // The others are laid out all the same.
+    faults.iter().for_each(complain);
     let mut sources = Sources::default();
     let (mut changed, mut unread, mut failed) = (Vec::new(), Vec::new(), false);
     let mut text_of_stdin = None;
@@ -47,7 +49,8 @@ pub fn fmt(paths: &[PathBuf], mode: &Mode) -> Exit {
         }
     }
     if mode.json {
-        let diagnostics = text::to_json(&sources, &unread);
+        let mut diagnostics = complaints();
+        diagnostics.extend(text::to_json(&sources, &unread).as_array().cloned().unwrap_or_default());
         let mut answer = json!({"version": 1, "files": files.len(), "changed": changed, "diagnostics": diagnostics});
         if let Some(text) = text_of_stdin {
             answer["text"] = text.into();
@@ -56,7 +59,9 @@ pub fn fmt(paths: &[PathBuf], mode: &Mode) -> Exit {
     } else {
         show(&sources, &unread);
     }
-    if failed {
+    if !faults.is_empty() {
+        Exit::Usage
+    } else if failed {
         Exit::Failed
     } else if !unread.is_empty() || (mode.check && !changed.is_empty()) {
         Exit::Wrong
@@ -70,7 +75,7 @@ fn done(file: &Named, formatted: &str, differs: bool, mode: &Mode) -> bool {
     let said = !mode.json && !mode.quiet;
     if mode.diff {
         if differs && !mode.json {
-            out::answer(&difference(&file.name, &file.text, formatted));
+            out::data(&difference(&file.name, &file.text, formatted));
         }
         return true;
     }
@@ -83,7 +88,7 @@ fn done(file: &Named, formatted: &str, differs: bool, mode: &Mode) -> bool {
     // From standard input to standard output, changed or not.
     let Some(path) = &file.path else {
         if !mode.json {
-            out::answer(formatted);
+            out::data(formatted);
         }
         return true;
     };

@@ -408,7 +408,7 @@ fn finish(wanted: &New, wish: &Wish, found: Found) -> Result<Exit> {
                             "diagnostics": found.prepared.diagnostics_json()}));
         return Ok(Exit::Done);
     }
-    out::answer(&found.text);
+    out::data(&found.text);
     if to_stdout {
         return Ok(Exit::Done);
     }

@@ -9,7 +9,7 @@ use super::prepare::{Prepared, answer_json, complain, facts};
 use super::terminal::paper;
 use super::{Exit, Pipeline, outputs};
 use crate::run::Voice;
-use crate::text::{Fault, Result, out};
+use crate::text::{self, Fault, Result, out};
 use crate::tools::{TargetDiff, TargetPlan, diff_json, diff_table, plan_diff, plan_html, plan_json, plan_table};
 
 /// How a plan is shown.
@@ -71,7 +71,12 @@ pub fn plan(pipeline: &Pipeline, shown: &Shown) -> Exit {
         (false, Some(diff)) => out::answer(&diff_table(diff, paper())),
         (false, None) => {
             for view in &views {
-                out::answer(&format!("{} on {}\n\n{}\n", pipeline.file.display(), view.label, plan_table(view)));
+                out::answer(&format!(
+                    "{} on {}\n\n{}\n",
+                    text::shown_path(&pipeline.file),
+                    view.label,
+                    plan_table(view, paper())
+                ));
             }
         }
     }

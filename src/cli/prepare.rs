@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 
 use super::asked::{asked, budgets};
-use super::terminal::stderr_columns;
+use super::terminal::{stderr_columns, stderr_paper};
 use super::{Exit, Pipeline};
 use crate::catalog::Catalog;
 use crate::memory::{Profile, Schedule};
@@ -107,6 +107,7 @@ impl Prepared {
             label: target.label.clone(),
             limits: target.limits,
             budget: target.budget,
+            threads: (!target.gpu).then_some(target.threads),
             profile,
             remarks: lowering.remarks,
         };
@@ -274,17 +275,18 @@ pub fn complain(fault: &Fault) {
     if let Ok(mut all) = COMPLAINTS.lock() {
         all.push(text::fault_to_json(fault));
     }
-    out::say(&format!("error: {fault}"));
+    let paper = stderr_paper();
+    out::tell(&paper.sentence("", &format!("error: {fault}")));
     for note in &fault.notes {
-        out::say(&format!("  note: {note}"));
+        out::tell(&paper.sentence("  ", &format!("note: {note}")));
     }
     if let Some(help) = &fault.help {
-        out::say(&format!("  help: {help}"));
+        out::tell(&paper.sentence("  ", &format!("help: {help}")));
     }
 }
 
 pub fn answer_json(value: &Value) {
     let mut text = serde_json::to_string_pretty(value).unwrap_or_else(|e| json!({"error": e.to_string()}).to_string());
     text.push('\n');
-    out::answer(&text);
+    out::data(&text::escaped(&text));
 }

@@ -6,12 +6,13 @@ use serde_json::json;
 
 use super::machine;
 use super::prepare::{Prepared, answer_json, complain, facts, show, stem};
+use super::terminal::paper;
 use super::{DeviceChoice, Exit, Pipeline, outputs};
 use crate::memory::{Place, admit, peak_resident};
 use crate::run::{Console, Journal, Voice, execute, manifest};
 use crate::stages::{RunHome, Target};
 use crate::store::Cache;
-use crate::text::{Fault, out};
+use crate::text::{self, Fault, out};
 use crate::tools::{Measured, memory_table, plan_table};
 
 pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) -> Exit {
@@ -82,9 +83,9 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
     if !pipeline.quiet && !pipeline.json && !pipeline.brief {
         out::answer(&format!(
             "{} on {}\n\n{}\n",
-            pipeline.file.display(),
+            text::shown_path(&pipeline.file),
             lowered.view.label,
-            plan_table(&lowered.view)
+            plan_table(&lowered.view, paper())
         ));
     }
     let Some(plan) = &prepared.plan else { return Exit::Wrong };
@@ -132,7 +133,7 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
                             "diagnostics": prepared.diagnostics_json()}),
         );
     } else if ok && !pipeline.quiet && !pipeline.brief {
-        out::answer(&format!("\n{}\nrun folder: {}\n", memory_table(&measured), folder.display()));
+        out::answer(&format!("\n{}\nrun folder: {}\n", memory_table(&measured, paper()), folder.display()));
     }
     warn_of_drift(&measured);
     if ok { Exit::Done } else { Exit::Failed }

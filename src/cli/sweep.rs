@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::asked::asked;
 use super::prepare::{Prepared, answer_json, complain, facts, stem, usage};
+use super::terminal::paper;
 use super::{DeviceChoice, Exit, Pipeline, outputs, run};
 use crate::catalog::{Atom, Catalog};
 use crate::plan::{Plan, Val, ValueId};
@@ -82,7 +83,7 @@ pub fn sweep(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice, 
             &json!({"version": 1, "ok": !failed, "folder": home.display().to_string(), "runs": runs, "diagnostics": []}),
         );
     } else {
-        out::answer(&format!("\n{}", ranking(&ranked)));
+        out::answer(&format!("\n{}", ranking(&ranked, paper())));
     }
     if failed { Exit::Failed } else { Exit::Done }
 }

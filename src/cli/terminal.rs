@@ -18,7 +18,7 @@ pub fn paper() -> Paper {
         return Paper::plain();
     }
     let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    Paper { width: columns(&stdout).unwrap_or(Paper::plain().width).clamp(NARROWEST, WIDEST), colour }
+    Paper { width: columns(&stdout).unwrap_or(Paper::plain().width).clamp(NARROWEST, WIDEST), colour, screen: true }
 }
 
 /// Columns for sentences on stderr: as many as elsewhere, but where its terminal has fewer.
@@ -26,6 +26,11 @@ pub fn stderr_columns() -> usize {
     let stderr = std::io::stderr();
     let there = if stderr.is_terminal() { columns(&stderr) } else { None };
     there.unwrap_or(WIDTH).clamp(NARROWEST, WIDTH)
+}
+
+/// The same for sentences that are not part of a diagnostic, without colour.
+pub fn stderr_paper() -> Paper {
+    Paper { width: stderr_columns(), colour: false, screen: std::io::stderr().is_terminal() }
 }
 
 fn columns(stream: impl AsFd) -> Option<usize> {

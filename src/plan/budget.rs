@@ -31,12 +31,76 @@ pub struct Device {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Budget {
     pub device: Device,
+    /// What the line says, its device and sizes as they are written: `rtx-4090 ram=32GiB`.
+    pub said: String,
+    /// How a person knows this target among the others of its pipeline: [`Budget::short`] where no other goes by that,
+    /// else what the line says.
+    pub label: String,
     pub span: Span,
 }
 
 impl Budget {
-    /// How a person knows this target: the device's name, or `this line`.
-    pub fn label(&self) -> String {
-        self.device.name.clone().unwrap_or_else(|| if self.device.gpu.is_some() { "gpu".into() } else { "cpu".into() })
+    pub fn new(device: Device, said: String, span: Span) -> Self {
+        let mut budget = Budget { device, said, label: String::new(), span };
+        budget.label = budget.short().to_owned();
+        budget
+    }
+
+    /// The device's name, else `gpu` or `cpu`.
+    pub fn short(&self) -> &str {
+        match &self.device.name {
+            Some(name) => name,
+            None if self.device.gpu.is_some() => "gpu",
+            None => "cpu",
+        }
+    }
+}
+
+/// Gives each of a pipeline's targets a name of its own; `line` says where a budget stands, for those that say the same.
+pub fn tell_apart(budgets: &mut [Budget], line: impl Fn(&Budget) -> usize) {
+    let labels: Vec<String> = budgets
+        .iter()
+        .map(|one| {
+            let alike = |other: &&Budget| other.span != one.span && other.short() == one.short();
+            let others: Vec<&Budget> = budgets.iter().filter(alike).collect();
+            match others.iter().any(|other| other.said == one.said) {
+                _ if others.is_empty() => one.short().to_owned(),
+                false => one.said.clone(),
+                true => format!("{} (line {})", one.said, line(one)),
+            }
+        })
+        .collect();
+    for (budget, label) in budgets.iter_mut().zip(labels) {
+        budget.label = label;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::SourceId;
+
+    #[test]
+    fn targets_of_one_pipeline_have_names_of_their_own() {
+        let bare = Device { name: None, gpu: None, ram: None, disk: None, cuda: None, threads: None };
+        let card = Device { gpu: Some(1), ..bare.clone() };
+        let known = Device { name: Some("l4".into()), ..card.clone() };
+        let lines = [
+            (&card, "gpu=24GiB"),
+            (&card, "gpu=16GiB"),
+            (&bare, "ram=8GiB"),
+            (&known, "l4"),
+            (&known, "l4 ram=32GiB"),
+            (&card, "gpu=16GiB"),
+        ];
+        let at = |n: usize| Span::new(SourceId(0), n, n + 1);
+        let mut budgets: Vec<Budget> = lines
+            .iter()
+            .enumerate()
+            .map(|(n, (device, said))| Budget::new((*device).clone(), (*said).into(), at(n)))
+            .collect();
+        tell_apart(&mut budgets, |budget| budget.span.start as usize);
+        let labels: Vec<&str> = budgets.iter().map(|budget| &*budget.label).collect();
+        assert_eq!(labels, ["gpu=24GiB", "gpu=16GiB (line 1)", "cpu", "l4", "l4 ram=32GiB", "gpu=16GiB (line 5)"]);
     }
 }

@@ -6,7 +6,7 @@ mod args;
 mod budget;
 
 pub use args::{Arg, Args, CallArg, Unit, Val};
-pub use budget::{Budget, Capability, Device};
+pub use budget::{Budget, Capability, Device, tell_apart};
 
 use std::path::PathBuf;
 

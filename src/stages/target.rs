@@ -40,7 +40,7 @@ impl Target {
     pub fn of_budget(budget: &Budget) -> Self {
         let device = &budget.device;
         Target {
-            label: budget.label(),
+            label: budget.label.clone(),
             gpu: device.gpu.is_some(),
             capability: device.cuda,
             limits: Limits { gpu: device.gpu, ram: device.ram, disk: device.disk },

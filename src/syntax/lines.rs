@@ -203,11 +203,19 @@ impl Splitter<'_> {
     fn unclosed_quote(&mut self, start: usize, end: usize) {
         let span = self.span(start, end);
         let text = self.text.get(start..end).unwrap_or("");
-        let first = text.split_whitespace().next().unwrap_or("\"");
+        // A backslash at the end would take the closing quote away.
+        let first = text.split_whitespace().next().unwrap_or("\"").trim_end_matches('\\');
+        let closed = match first.rfind("${").filter(|at| !first[*at..].contains('}')) {
+            Some(at) => {
+                let (before, hole) = first.split_at(at);
+                open_hole(before, hole, "\"")
+            }
+            None => format!("write `{first}\"`"),
+        };
         self.breaks(
             Diagnostic::error("syntax.quote", "a quote is opened and not closed on its line")
                 .label(span, "opened here")
-                .help(format!("write `{first}\"`; a long text can stand in a file: `@\"prompt.txt\"`")),
+                .help(format!("{closed}; a long text can stand in a file: `@\"prompt.txt\"`")),
         );
     }
 
@@ -256,6 +264,16 @@ impl Splitter<'_> {
         self.open.clear();
         self.done.extend(self.now.take());
     }
+}
+
+/// What to write for `${` without its `}`: `before` stands before it in the text, `after` closes the text.
+pub(super) fn open_hole(before: &str, hole: &str, after: &str) -> String {
+    let name = hole.trim_start_matches("${").trim();
+    let plain = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+    let name = if name.starts_with(char::is_alphabetic) && name.chars().all(plain) { name } else { "name" };
+    format!(
+        "write `{before}${{{name}}}{after}` for the value of `{name}`, `{before}\\{hole}{after}` for the characters themselves"
+    )
 }
 
 fn closer(bracket: char) -> char {

@@ -7,6 +7,7 @@ use pest::pratt_parser::{Assoc, Op, PrattParser};
 
 use super::ast::{Expr, ExprKind, Operator, Piece};
 use super::grammar::Rule;
+use super::lines::open_hole;
 use super::lower::Lower;
 use super::number::{self, Bad};
 use crate::text::Diagnostic;
@@ -119,6 +120,14 @@ impl Lower<'_> {
                         pieces.push(Piece::Hole(self.name(&name)));
                     }
                 }
+                _ if !piece.as_str().ends_with('}') => self.report(
+                    Diagnostic::error(
+                        "syntax.hole",
+                        format!("`{}` opens a substitution and does not close it", piece.as_str()),
+                    )
+                    .label(span, "expected `${name}`, the name of a param or let")
+                    .help(open_hole("", piece.as_str().trim_end(), "")),
+                ),
                 _ => self.report(
                     Diagnostic::error("syntax.hole", format!("`{}` is no substitution", piece.as_str()))
                         .label(span, "expected `${name}`, the name of a param or let")

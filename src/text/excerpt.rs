@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::harmless::{obeyed, picture};
 use super::{Source, Span};
 
 /// Bytes of a line that is shown whole.
@@ -104,20 +105,6 @@ fn cut(line: &str, points: &[usize], text: &mut String) -> Vec<(usize, usize)> {
     }
     places.push((line.len(), text.len() - usize::from(text.ends_with('\n'))));
     places
-}
-
-/// Whether a terminal would do something else than show it. Tabs and line ends are shown as such.
-fn obeyed(c: char) -> bool {
-    let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    (c.is_control() && !matches!(c, '\t' | '\n' | '\r')) || turns
-}
-
-fn picture(c: char) -> char {
-    match u32::from(c) {
-        code @ 0..0x20 => char::from_u32(0x2400 + code).unwrap_or('␦'),
-        0x7f => '␡',
-        _ => '␦',
-    }
 }
 
 /// Words as they can be shown: nothing that a terminal obeys, and no word of a thousand characters.

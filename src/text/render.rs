@@ -214,7 +214,7 @@ impl SourceCode for Text<'_> {
         };
         let data = source.text.as_bytes().get(bytes.clone()).ok_or(MietteError::OutOfBounds)?;
         Ok(Box::new(MietteSpanContents::new_named(
-            source.name.clone(),
+            words(&source.name).into_owned(),
             data,
             (bytes.start, bytes.len()).into(),
             line,

@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn bars_are_as_long_as_their_counts() {
         let drawn = Histogram { from: 0, step: 10, counts: vec![8, 4, 0, 1], quantiles: [5, 15, 35, 35] };
-        let said = drawn.render(Paper { width: 40, colour: false }, "  ");
+        let said = drawn.render(Paper { width: 40, colour: false, screen: false }, "  ");
         let blocks: Vec<usize> = said.lines().take(4).map(|line| line.matches('█').count()).collect();
         assert_eq!(blocks[0], 2 * blocks[1]);
         assert_eq!(blocks[2], 0);

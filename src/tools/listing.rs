@@ -10,6 +10,9 @@ use crate::memory::Bytes;
 use crate::model::Shape;
 use crate::plan::Val;
 
+/// Columns of a sentence that say what it is about.
+const USEFUL: usize = 24;
+
 /// A table for people and for programs.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
@@ -36,7 +39,7 @@ impl Listing {
 
     /// The last column gives way where the paper is narrow.
     pub fn render(&self, paper: Paper) -> String {
-        let mut table = Table::new(&self.align);
+        let mut table = Table::new(&self.align).headed();
         table.row(self.head.iter().map(|name| (*name).to_owned()).collect());
         let last = self.head.len().saturating_sub(1);
         let width = |column: usize| {
@@ -44,7 +47,9 @@ impl Listing {
             cells.chain(self.head.get(column).map(|name| name.chars().count())).max().unwrap_or(0)
         };
         let used: usize = (0..last).map(|column| width(column) + 2).sum();
-        let room = paper.width.saturating_sub(used).max(12);
+        let room = paper.width.saturating_sub(used);
+        // On a screen too narrow for a useful part of it nothing is cut, and the table is laid out otherwise.
+        let room = if paper.screen && room < width(last).min(USEFUL) { usize::MAX } else { room.max(12) };
         for row in &self.rows {
             let mut row = row.clone();
             if let Some(cell) = row.get_mut(last) {
@@ -52,7 +57,7 @@ impl Listing {
             }
             table.row(row);
         }
-        table.painted("", &|row, column, cell| match (row, column) {
+        table.painted("", paper, &|row, column, cell| match (row, column) {
             (0, _) => paper.ink(Ink::Faint, cell),
             (_, 0) => paper.ink(Ink::Name, cell),
             _ => cell.to_owned(),

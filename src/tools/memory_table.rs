@@ -1,5 +1,6 @@
 //! Planned beside measured, at the end of a run.
 
+use super::paper::Paper;
 use super::table::{Align, Table};
 use crate::memory::{Bytes, Place};
 
@@ -14,8 +15,8 @@ pub struct Measured {
 }
 
 /// A row a phase, with the measured share of the plan.
-pub fn memory_table(rows: &[Measured]) -> String {
-    let mut table = Table::new(&[Align::Left, Align::Left, Align::Right, Align::Right, Align::Right]);
+pub fn memory_table(rows: &[Measured], paper: Paper) -> String {
+    let mut table = Table::new(&[Align::Left, Align::Left, Align::Right, Align::Right, Align::Right]).headed();
     table.row(["stage · phase", "place", "planned", "measured", ""].map(str::to_owned).to_vec());
     for row in rows {
         let share = if row.planned == 0 {
@@ -31,5 +32,5 @@ pub fn memory_table(rows: &[Measured]) -> String {
             share,
         ]);
     }
-    table.render("  ")
+    table.painted("  ", paper, &|_, _, cell| cell.to_owned())
 }

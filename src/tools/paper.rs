@@ -1,11 +1,15 @@
 //! What words are written on: how wide it is, and whether it takes colour.
 
+use crate::text::shown;
+
 /// A terminal, or a file that is read like one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Paper {
     /// Columns.
     pub width: usize,
     pub colour: bool,
+    /// Whether longer lines are broken where they end, as a terminal does, words or not.
+    pub screen: bool,
 }
 
 /// Roles of words, each with a colour where there is colour.
@@ -41,10 +45,22 @@ impl Ink {
 impl Paper {
     /// A file: a hundred columns, no colour.
     pub fn plain() -> Self {
-        Paper { width: 100, colour: false }
+        Paper { width: 100, colour: false, screen: false }
+    }
+
+    /// A sentence behind an indent; on a screen in as many lines as it needs, those behind the first set in.
+    pub fn sentence(self, indent: &str, text: &str) -> String {
+        let indent_width = indent.chars().count();
+        if !self.screen || indent_width + text.chars().count() <= self.width {
+            return format!("{indent}{text}\n");
+        }
+        let lines = wrap(text, self.width.saturating_sub(indent_width + 2));
+        let set_in = |(at, line): (usize, String)| format!("{indent}{}{line}\n", if at == 0 { "" } else { "  " });
+        lines.into_iter().enumerate().map(set_in).collect()
     }
 
     pub fn ink(self, ink: Ink, text: &str) -> String {
+        let text = &*shown(text);
         if self.colour && !text.is_empty() { format!("\u{1b}[{}m{text}\u{1b}[0m", ink.code()) } else { text.to_owned() }
     }
 }
@@ -97,9 +113,16 @@ mod tests {
     }
 
     #[test]
+    fn a_sentence_is_broken_on_a_screen_alone() {
+        assert_eq!(Paper::plain().sentence("  ", &"word ".repeat(40)).lines().count(), 1);
+        let narrow = Paper { width: 12, colour: false, screen: true };
+        assert_eq!(narrow.sentence(" ", "one two three"), " one two\n   three\n");
+    }
+
+    #[test]
     fn colour_is_only_where_it_is_taken() {
         assert_eq!(Paper::plain().ink(Ink::Strong, "x"), "x");
-        assert_eq!(Paper { width: 9, colour: true }.ink(Ink::Strong, "x"), "\u{1b}[1mx\u{1b}[0m");
+        assert_eq!(Paper { width: 9, colour: true, screen: true }.ink(Ink::Strong, "x"), "\u{1b}[1mx\u{1b}[0m");
         assert_eq!(clip("abcdef", 4), "abc…");
     }
 }

@@ -185,7 +185,7 @@ pub fn diff_table(diffs: &[TargetDiff], paper: Paper) -> String {
         for (name, place, change) in &diff.phases {
             row(&mut table, name.clone(), *change, place.to_string());
         }
-        out.push_str(&table.painted("  ", &|row, column, cell| match (column, by.get(row)) {
+        out.push_str(&table.painted("  ", paper, &|row, column, cell| match (column, by.get(row)) {
             (4, Some(by)) if *by > 0 => paper.ink(Ink::Warn, cell),
             (4, Some(by)) if *by < 0 => paper.ink(Ink::Good, cell),
             (2 | 5, _) => paper.ink(Ink::Faint, cell),

@@ -44,8 +44,8 @@ pub fn plan_html(file: (&str, &str), targets: &[TargetPlan], sources: &Sources, 
 }
 
 fn verdict(target: &TargetPlan) -> String {
-    if !target.judged() {
-        return "<span class=\"verdict faint\">not judged: no budget</span>".into();
+    if let Some(why) = target.unjudged() {
+        return format!("<span class=\"verdict faint\">not judged: {why}</span>");
     }
     let over: Vec<String> = target
         .limits
@@ -337,6 +337,7 @@ mod tests {
             label: "here".into(),
             limits: Limits { ram: limit, ..Limits::default() },
             budget: None,
+            threads: None,
             profile: Profile { stages: vec![stage] },
             remarks: vec!["1 < 2".into()],
         }

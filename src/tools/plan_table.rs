@@ -1,7 +1,6 @@
 //! The plan as a person reads it: where every byte goes, stage by stage, and what makes the peak.
 
-use std::fmt::Write;
-
+use super::paper::Paper;
 use super::table::{Align, Table};
 use crate::memory::{Bytes, Holding, Limits, Place, Profile, StageProfile};
 use crate::text::Span;
@@ -14,6 +13,8 @@ pub struct TargetPlan {
     pub limits: Limits,
     /// The budget line that set the limits.
     pub budget: Option<Span>,
+    /// Threads of a processor that the pipeline is planned for; none: its cores do not decide the bytes.
+    pub threads: Option<usize>,
     pub profile: Profile,
     /// What the reader must know of how the figures were made (`no data at hand: planned from max_len`).
     pub remarks: Vec<String>,
@@ -29,6 +30,19 @@ impl TargetPlan {
         Place::ALL.into_iter().any(|place| self.limits.get(place).is_some())
     }
 
+    /// Why nothing is judged; none where something is.
+    pub fn unjudged(&self) -> Option<String> {
+        match (self.judged(), self.budget, self.threads) {
+            (true, ..) => None,
+            (_, None, _) => Some("there is no budget line".into()),
+            (_, Some(_), Some(threads)) => {
+                let s = if threads == 1 { "" } else { "s" };
+                Some(format!("the budget line means a processor of {threads} thread{s}, and limits nothing"))
+            }
+            (_, Some(_), None) => Some("the budget line limits nothing".into()),
+        }
+    }
+
     /// Places that the plan uses or that are judged.
     pub fn places(&self) -> Vec<Place> {
         let peak = self.profile.peak();
@@ -37,13 +51,13 @@ impl TargetPlan {
 }
 
 /// Draws one target: a row a phase, the limits, and what lies at the highest point of the tightest place.
-pub fn plan_table(plan: &TargetPlan) -> String {
+pub fn plan_table(plan: &TargetPlan, paper: Paper) -> String {
     let places = plan.places();
     let peak = plan.profile.peak();
     let mut align = vec![Align::Left, Align::Right];
     align.extend(places.iter().map(|_| Align::Right));
     align.push(Align::Left);
-    let mut table = Table::new(&align);
+    let mut table = Table::new(&align).headed();
 
     let mut head = vec!["stage".to_owned(), "line".to_owned()];
     head.extend(places.iter().map(Place::to_string));
@@ -80,29 +94,35 @@ pub fn plan_table(plan: &TargetPlan) -> String {
         limits.push(if plan.fits() { "fits".into() } else { "does not fit".into() });
         table.row(limits);
     }
-    let mut out = table.render("  ");
+    let mut out = table.painted("  ", paper, &|_, _, cell| cell.to_owned());
 
     if let Some(place) = tightest(plan, &places)
         && let Some((stage, phase)) = plan.profile.summit(place)
     {
-        let _ = writeln!(out, "\n  {place} at its peak, {} · {}:", stage.name, phase.name);
-        out.push_str(&holdings_table(&phase.holdings, place));
+        out.push('\n');
+        out.push_str(&paper.sentence("  ", &format!("{place} at its peak, {} · {}:", stage.name, phase.name)));
+        out.push_str(&holdings_table(&phase.holdings, place, paper));
     }
-    if !plan.remarks.is_empty() {
+    // That there is no budget line the pipeline itself shows.
+    let unjudged = plan.unjudged().filter(|_| plan.budget.is_some());
+    if !plan.remarks.is_empty() || unjudged.is_some() {
         out.push('\n');
     }
+    if let Some(why) = unjudged {
+        out.push_str(&paper.sentence("  ", &format!("note: not judged, as {why}")));
+    }
     for remark in &plan.remarks {
-        let _ = writeln!(out, "  note: {remark}");
+        out.push_str(&paper.sentence("  ", &format!("note: {remark}")));
     }
     out
 }
 
 /// Holdings of one place, the largest first, with their share and what they grow with.
-fn holdings_table(holdings: &[Holding], place: Place) -> String {
+fn holdings_table(holdings: &[Holding], place: Place, paper: Paper) -> String {
     let mut here: Vec<&Holding> = holdings.iter().filter(|h| h.place == place && h.bytes > 0).collect();
     here.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
     let total: u64 = here.iter().map(|h| h.bytes).fold(0, u64::saturating_add).max(1);
-    let mut table = Table::new(&[Align::Left, Align::Right, Align::Right, Align::Left, Align::Left]);
+    let mut table = Table::new(&[Align::Left, Align::Right, Align::Right, Align::Left, Align::Left]).drawn(3);
     for holding in here {
         let share = holding.bytes as f64 / total as f64;
         table.row(vec![
@@ -113,7 +133,7 @@ fn holdings_table(holdings: &[Holding], place: Place) -> String {
             if holding.grows.is_empty() { String::new() } else { format!("grows with {}", holding.grows) },
         ]);
     }
-    table.render("    ")
+    table.painted("    ", paper, &|_, _, cell| cell.to_owned())
 }
 
 /// The largest holdings of one place in few words, for a diagnostic: those of a hundredth and more.

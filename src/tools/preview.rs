@@ -341,7 +341,7 @@ mod tests {
         tokens(&mut out, &shown, Paper::plain());
         assert_eq!(out, "  Q:↵\n  ⟦ yes→.⟧ … 6 more tokens\n");
         let mut out = String::new();
-        tokens(&mut out, &shown, Paper { width: 80, colour: true });
+        tokens(&mut out, &shown, Paper { width: 80, colour: true, screen: true });
         assert!(out.contains("\u{1b}[30;102m yes\u{1b}[0m\u{1b}[30;42m→.\u{1b}[0m"), "{out:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::{Value, json};
 
-use super::paper::clip;
+use super::paper::{Paper, clip};
 use super::table::{Align, Table};
 
 /// Characters of what was swept that a row shows; the folder tells the rest apart.
@@ -41,12 +41,12 @@ impl Ranked {
 }
 
 /// A row a run, in the order given.
-pub fn ranking(runs: &[Ranked]) -> String {
+pub fn ranking(runs: &[Ranked], paper: Paper) -> String {
     let held = runs.iter().any(|run| run.score.0.is_some());
     let mut align = vec![Align::Right, Align::Left];
     align.extend(held.then_some(Align::Right));
     align.extend([Align::Right, Align::Right, Align::Left]);
-    let mut table = Table::new(&align);
+    let mut table = Table::new(&align).headed();
     let mut head = vec!["".to_owned(), "given".to_owned()];
     head.extend(held.then(|| "held-out loss".to_owned()));
     head.extend(["training loss", "seconds", "run"].map(str::to_owned));
@@ -59,7 +59,7 @@ pub fn ranking(runs: &[Ranked]) -> String {
         row.extend([number(run.score.1), format!("{:.1}", run.seconds), run.folder.clone()]);
         table.row(row);
     }
-    table.render("  ")
+    table.painted("  ", paper, &|_, _, cell| cell.to_owned())
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
         ];
         runs.sort_by(Ranked::order);
         assert_eq!(runs.iter().map(|run| &*run.label).collect::<Vec<_>>(), ["d", "a", "b", "c"]);
-        let table = ranking(&runs);
+        let table = ranking(&runs, Paper::plain());
         assert!(table.contains("held-out loss") && table.contains("failed"), "{table}");
     }
 }

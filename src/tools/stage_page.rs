@@ -67,7 +67,10 @@ pub(super) fn body(recipe: &RecipeDecl) -> impl Iterator<Item = &'static str> {
 }
 
 fn heading(out: &mut String, text: &str, paper: Paper) {
-    let _ = writeln!(out, "\n{}", paper.ink(Ink::Faint, text));
+    out.push('\n');
+    for line in wrap(text, if paper.screen { paper.width } else { usize::MAX }) {
+        let _ = writeln!(out, "{}", paper.ink(Ink::Faint, &line));
+    }
 }
 
 fn values(out: &mut String, stage: &StageDecl, paper: Paper) {
@@ -85,7 +88,7 @@ fn values(out: &mut String, stage: &StageDecl, paper: Paper) {
     for made in &stage.makes {
         table.row(vec!["makes".into(), String::new(), pattern(*made), String::new()]);
     }
-    out.push_str(&table.painted("  ", &|_, column, cell| match column {
+    out.push_str(&table.painted("  ", paper, &|_, column, cell| match column {
         1 => paper.ink(Ink::Name, cell),
         3 => paper.ink(Ink::Faint, cell),
         _ => cell.to_owned(),
@@ -111,6 +114,16 @@ fn arguments(out: &mut String, stage: &StageDecl, paper: Paper) {
         let name = format!("{:names$}", arg.name);
         let typed = format!("{kind:kinds$}  {default:defaults$}");
         let fits = typed.chars().count() <= kinds + 2 + defaults;
+        // Where even these do not stand side by side, one stands below the other.
+        if paper.screen && 4 + names + typed.trim_end().chars().count() > paper.width {
+            let _ = writeln!(out, "  {}", paper.ink(Ink::Name, &arg.name));
+            let typed = if default.is_empty() { kind } else { format!("{kind}, {default}") };
+            for line in wrap(&typed, paper.width.saturating_sub(4)) {
+                let _ = writeln!(out, "    {line}");
+            }
+            super::paper::prose(out, paper, Ink::Faint, &meaning(arg), "    ");
+            continue;
+        }
         let _ = write!(out, "  {}  {}", paper.ink(Ink::Name, &name), typed.trim_end());
         let indent = if beside { column } else { 4 };
         let mut lines = wrap(&meaning(arg), paper.width.saturating_sub(indent)).into_iter();
@@ -146,7 +159,7 @@ fn memory(out: &mut String, stage: &StageDecl, paper: Paper) {
         last = held.phase;
         table.row(vec![phase.into(), held.name.clone(), held.place.to_string(), held.grows.into()]);
     }
-    out.push_str(&table.painted("  ", &|_, column, cell| match column {
+    out.push_str(&table.painted("  ", paper, &|_, column, cell| match column {
         0 | 3 => paper.ink(Ink::Faint, cell),
         _ => cell.to_owned(),
     }));
@@ -158,7 +171,7 @@ fn memory(out: &mut String, stage: &StageDecl, paper: Paper) {
     for effect in &found.effects {
         table.row(vec![effect.change.clone(), difference(effect)]);
     }
-    out.push_str(&table.painted("  ", &|row, column, cell| {
+    out.push_str(&table.painted("  ", paper, &|row, column, cell| {
         let saves = found.effects.get(row).is_some_and(|e| e.bytes.iter().all(|(_, bytes)| *bytes < 0));
         match column {
             0 => paper.ink(Ink::Name, cell),

@@ -127,3 +127,61 @@ fn sentences_keep_to_a_narrow_terminal() {
     assert!(screen.contains("stages are load model") && screen.contains("units are B"), "{screen}");
     narrow(&screen);
 }
+
+#[test]
+fn tables_keep_to_a_narrow_terminal() {
+    let desk = Desk::new();
+    let text = "tunepipe 1\nbudget ram=1GiB\nbudget colab-t4\nload model \"model\"\nload data \"rows.jsonl\" format=completion max_len=120 holdout=4rows\nquantize nf4\ntrain lora steps=2\nsave adapter\nsave merged \"out/m\" low_ram overwrite\n";
+    desk.write("t.tp", text);
+    let plan = desk.tunepipe(&["plan", "t.tp", "--json"]).ended(0);
+    desk.write("old.json", &plan.out);
+    for columns in [40, 60, 80] {
+        for arguments in [
+            &["plan", "t.tp"] as &[&str],
+            &["plan", "t.tp", "--diff", "old.json", "--set", "train.batch=2"],
+            &["check", "t.tp"],
+            &["run", "t.tp", "--budget", "ram=1GiB"],
+            &["check", "no-such-file-of-this-name-is-there.tp", "t.tp", "no-such-file-of-another-name.tp"],
+            &["ls", "stages"],
+            &["ls", "recipes"],
+            &["ls", "shapes"],
+            &["ls", "devices"],
+            &["ls", "codes"],
+            &["ls", "runs"],
+            &["explain", "train", "lora"],
+            &["explain", "load", "data"],
+            &["explain", "qlora"],
+        ] {
+            let Some((code, screen)) = at_terminal(&desk, columns, arguments, "") else { return };
+            let missing = arguments.iter().any(|word| word.starts_with("no-such"));
+            assert_eq!(code, Some(if missing { 2 } else { 0 }), "{screen}");
+            // Text of a pipeline is shown as it is typed.
+            let table = screen.split("examples\n").next().unwrap_or("").split("what it is").next().unwrap_or("");
+            // What a run tells of its steps is no table.
+            let told = ["  held out", "  saved", "  step"];
+            for line in table.lines().filter(|line| !line.contains('\r') && !told.iter().any(|t| line.starts_with(t))) {
+                let unbroken = line.split_whitespace().count() == 1;
+                assert!(
+                    line.chars().count() <= usize::from(columns) || unbroken,
+                    "{arguments:?} at {columns}: {line}\n{screen}"
+                );
+            }
+        }
+    }
+    // Nothing is left out: every figure of the wide table stands in the narrow one.
+    let figures = |columns: u16, arguments: &[&str]| -> Option<Vec<String>> {
+        let (_, screen) = at_terminal(&desk, columns, arguments, "")?;
+        let mut words: Vec<String> = screen.split_whitespace().map(str::to_owned).collect();
+        words.retain(|word| word.contains(|c: char| c.is_ascii_digit()));
+        words.sort_unstable();
+        words.dedup();
+        Some(words)
+    };
+    for arguments in [&["plan", "t.tp"] as &[&str], &["ls", "devices"], &["ls", "shapes"], &["ls", "runs"]] {
+        let (Some(wide), Some(narrow)) = (figures(120, arguments), figures(40, arguments)) else { return };
+        let lost: Vec<&String> = wide.iter().filter(|word| !narrow.contains(word)).collect();
+        assert!(lost.is_empty(), "{arguments:?}: {lost:?}");
+    }
+    let Some((_, screen)) = at_terminal(&desk, 40, &["ls", "codes"], "") else { return };
+    assert!(!screen.contains('…'), "{screen}");
+}

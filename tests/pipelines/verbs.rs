@@ -26,9 +26,13 @@ fn a_stage_and_a_code_are_explained() {
     let json = desk.tunepipe(&["explain", "value.taken", "--json"]).ended(0).json();
     assert!(json["wrong"]["whole"].as_str().is_some_and(|text| text.starts_with("tunepipe 1")), "{json}");
 
-    for (topic, near) in
-        [("trian lora", "train lora"), ("value.takn", "value.taken"), ("train", "train full"), ("math", "math.zero")]
-    {
+    for (topic, near) in [
+        ("epochs", "`tunepipe explain train lora`"),
+        ("trian lora", "train lora"),
+        ("value.takn", "value.taken"),
+        ("train", "train full"),
+        ("math", "math.zero"),
+    ] {
         let told = desk.tunepipe(&["explain", topic]).ended(2);
         assert!(told.err.contains(near), "{topic}: {}", told.err);
     }
@@ -348,9 +352,16 @@ fn shells_get_their_completions() {
     let told = desk.tunepipe(&["completions", "bash"]).ended(0);
     assert!(told.out.contains("complete -F") && told.out.contains("colab-t4"));
     // The shell itself reads it, where it is at hand.
-    desk.write("completions.bash", &told.out);
-    if let Ok(read) = Command::new("bash").arg("-n").arg(desk.path("completions.bash")).output() {
-        assert!(read.status.success() && read.stderr.is_empty(), "{}", String::from_utf8_lossy(&read.stderr));
+    for (shell, dry) in [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")] {
+        let told = desk.tunepipe(&["completions", shell]).ended(0);
+        desk.write("script", &told.out);
+        match Command::new(shell).arg(dry).arg(desk.path("script")).output() {
+            Ok(read) => {
+                let said = String::from_utf8_lossy(&read.stderr);
+                assert!(read.status.success() && said.is_empty(), "{shell}: {said}");
+            }
+            Err(_) => println!("no {shell} here: its script was not read"),
+        }
     }
     desk.tunepipe(&["completions", "tcsh"]).ended(2);
 }
