@@ -2,12 +2,14 @@
 
 mod console;
 mod executor;
+mod hashes;
 mod journal;
 mod list;
 mod manifest;
 
 pub use console::{Console, Voice};
 pub use executor::{Failure, Outcome, execute};
+pub use hashes::{folder_hashes, hashes};
 pub use journal::{Journal, already, fresh_folder, holds_run};
 pub use list::list;
 pub use manifest::manifest;
