@@ -1,10 +1,13 @@
 //! What the command line and the environment give a pipeline beside its text.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::Pipeline;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 use super::prepare::{source_text, usage};
+use super::{DeviceChoice, Pipeline};
 use crate::catalog::Catalog;
 use crate::check::{self, Asked};
 use crate::plan::{Budget, Plan, tell_apart};
@@ -31,6 +34,85 @@ pub fn asked(pipeline: &Pipeline) -> Result<Asked, Fault> {
         asked.params.push((name.to_owned(), value.to_owned()));
     }
     Ok(asked)
+}
+
+/// How a run was asked for, as its manifest keeps it: enough to ask for it again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Recorded {
+    file: PathBuf,
+    /// Where the command was given: what paths are relative to.
+    working: PathBuf,
+    params: Vec<(String, String)>,
+    /// Files of params: name, folder, text.
+    params_files: Vec<(String, PathBuf, String)>,
+    variables: Vec<(String, String)>,
+    set: Vec<String>,
+    budget: Vec<String>,
+    device: String,
+}
+
+impl Recorded {
+    /// Of the environment only what the pipeline takes from it: what else is there may be no one's business.
+    pub fn of(pipeline: &Pipeline, asked: &Asked, plan: &Plan, device: DeviceChoice) -> Self {
+        let taken = |(name, _): &&(String, String)| {
+            plan.overrides.iter().any(|one| one.what.split('=').next() == Some(name.as_str()))
+        };
+        let device = match device {
+            DeviceChoice::Auto => "auto",
+            DeviceChoice::Cpu => "cpu",
+            DeviceChoice::Cuda => "cuda",
+        };
+        Recorded {
+            file: pipeline.file.clone(),
+            working: std::env::current_dir().unwrap_or_default(),
+            params: asked.params.clone(),
+            params_files: asked.files.clone(),
+            variables: asked.variables.iter().filter(taken).cloned().collect(),
+            set: asked.sets.clone(),
+            budget: pipeline.budget.clone(),
+            device: device.to_owned(),
+        }
+    }
+
+    pub fn read(value: &Value) -> Option<Self> {
+        serde_json::from_value(value.clone()).ok()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    pub fn asked(&self) -> Asked {
+        Asked {
+            params: self.params.clone(),
+            files: self.params_files.clone(),
+            variables: self.variables.clone(),
+            sets: self.set.clone(),
+        }
+    }
+
+    /// The command's other half.
+    pub fn pipeline(&self, json: bool, quiet: bool) -> Pipeline {
+        Pipeline {
+            file: self.file.clone(),
+            params: self.params.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+            params_file: Vec::new(),
+            set: self.set.clone(),
+            budget: self.budget.clone(),
+            json,
+            quiet,
+            brief: false,
+        }
+    }
+
+    /// Goes to where the command was given, if that is still there, and returns `folder` as it is called from the place
+    /// where the process is then.
+    pub fn enter(&self, folder: &Path) -> PathBuf {
+        // Where it has moved on with all that lies in it, hashes tell whether this is it.
+        let _ = std::env::set_current_dir(&self.working);
+        let here = std::env::current_dir().and_then(std::fs::canonicalize).unwrap_or_default();
+        folder.strip_prefix(&here).map_or_else(|_| folder.to_owned(), Path::to_owned)
+    }
 }
 
 fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Result<Vec<(String, String)>, Fault> {

@@ -15,6 +15,7 @@ mod outputs;
 mod plan;
 mod prepare;
 mod preview;
+mod resume;
 mod run;
 mod sweep;
 mod terminal;
@@ -39,6 +40,10 @@ pub enum Exit {
     Failed = 3,
     /// The pipeline is right, but over budget.
     OverBudget = 4,
+    /// Interrupted by SIGINT, and can be resumed.
+    Interrupted = 130,
+    /// The same by SIGTERM.
+    Terminated = 143,
 }
 
 impl From<Exit> for ExitCode {
@@ -51,7 +56,7 @@ impl From<Exit> for ExitCode {
 #[derive(Debug, Parser)]
 #[command(name = "tunepipe", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit codes: 0 done · 1 the pipeline is wrong · 2 wrong usage · 3 the run failed · 4 over budget"
+    after_help = "Exit codes: 0 done · 1 the pipeline is wrong · 2 wrong usage · 3 the run failed · 4 over budget · 130, 143 interrupted, `resume` goes on"
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -76,6 +81,18 @@ enum Verb {
         /// Run once for each of these values, and rank the runs; several make a grid
         #[arg(long, value_name = "NAME=A,B,…")]
         sweep: Vec<String>,
+    },
+    /// Go on with a run that was interrupted, to the same bits as if it had not been
+    #[command(after_help = "Examples:\n  tunepipe resume latest\n  tunepipe resume runs/finetune/2026-01-31T12-00-00Z")]
+    Resume {
+        /// The run's folder, or `latest` for the newest under runs/
+        run: PathBuf,
+        /// Answer as JSON on stdout
+        #[arg(long)]
+        json: bool,
+        /// Say only what went wrong, and results
+        #[arg(short, long)]
+        quiet: bool,
     },
     /// Show where every byte would go, without reading a weight
     #[command(
@@ -262,7 +279,9 @@ impl Verb {
             | Verb::Fit { pipeline, .. }
             | Verb::Check { pipeline, .. }
             | Verb::Preview { pipeline, .. } => pipeline.json,
-            Verb::Fmt { json, .. } | Verb::Explain { json, .. } | Verb::Ls { json, .. } => *json,
+            Verb::Resume { json, .. } | Verb::Fmt { json, .. } | Verb::Explain { json, .. } | Verb::Ls { json, .. } => {
+                *json
+            }
             Verb::New(wanted) => wanted.json(),
             Verb::Completions { .. } => false,
         }
@@ -276,6 +295,7 @@ impl Verb {
             Verb::Run { pipeline, run_dir, device, sweep } => {
                 sweep::sweep(&pipeline, run_dir.as_deref(), device, &sweep)
             }
+            Verb::Resume { run, json, quiet } => resume::resume(&run, json, quiet),
             Verb::Plan { pipeline, shown } => plan::plan(&pipeline, &shown),
             Verb::Fit { pipeline, write } => fit::fit(&pipeline, write),
             Verb::Check { pipeline, format } => check::check(&pipeline, format),

@@ -10,6 +10,7 @@ use super::asked::{asked, budgets};
 use super::terminal::{stderr_columns, stderr_paper};
 use super::{Exit, Pipeline};
 use crate::catalog::Catalog;
+use crate::check::Asked;
 use crate::memory::{Profile, Schedule};
 use crate::plan::Plan;
 use crate::run::{Console, Voice};
@@ -27,6 +28,8 @@ pub struct Prepared {
     pub only_plans: bool,
     /// Where it will run; none: it is no file's.
     pub home: Option<RunHome>,
+    /// What was given beside the text.
+    pub asked: Asked,
 }
 
 /// One target's schedule.
@@ -44,30 +47,35 @@ pub struct Lowered {
 impl Prepared {
     /// Reads, parses and checks the pipeline; what cannot even be read is wrong usage.
     pub fn read(pipeline: &Pipeline) -> Result<Self, Exit> {
-        let (name, folder, text) = match source_text(&pipeline.file) {
-            Ok(found) => found,
+        let text = match source_text(&pipeline.file) {
+            Ok((_, _, text)) => text,
             Err(fault) => {
                 complain(&fault);
                 return Err(Exit::Usage);
             }
         };
-        let asked = match asked(pipeline) {
-            Ok(asked) => asked,
+        match asked(pipeline) {
+            Ok(asked) => Ok(Self::of(&pipeline.file, text, asked, &pipeline.budget)),
             Err(fault) => {
                 complain(&fault);
-                return Err(Exit::Usage);
+                Err(Exit::Usage)
             }
-        };
+        }
+    }
+
+    /// Parses and checks the text of a file.
+    pub fn of(file: &Path, text: String, asked: Asked, budget: &[String]) -> Self {
+        let (name, folder) = named(file);
         let mut sources = Sources::default();
         let id = sources.add(name, &folder, text);
         let (mut plan, mut diagnostics) = crate::check::check_asked(id, &mut sources, Catalog::standard(), &asked);
         if let Some(plan) = &mut plan
-            && let Err(more) = budgets(plan, &pipeline.budget, &mut sources)
+            && let Err(more) = budgets(plan, budget, &mut sources)
         {
             diagnostics.extend(more);
         }
-        let home = Some(RunHome::of(&stem(&pipeline.file)));
-        Ok(Prepared { sources, plan, diagnostics, only_plans: false, home })
+        let home = Some(RunHome::of(&stem(file)));
+        Prepared { sources, plan, diagnostics, only_plans: false, home, asked }
     }
 
     /// A text that was never a file.
@@ -75,7 +83,7 @@ impl Prepared {
         let mut sources = Sources::default();
         let id = sources.add(name, folder, text);
         let (plan, diagnostics) = crate::check::check_text(id, &mut sources, Catalog::standard(), &[]);
-        Prepared { sources, plan, diagnostics, only_plans: false, home: None }
+        Prepared { sources, plan, diagnostics, only_plans: false, home: None, asked: Asked::default() }
     }
 
     /// Lowers for one target; none when a stage was refused, with the reasons added to the diagnostics.
@@ -214,12 +222,21 @@ pub fn facts(voice: Voice) -> Facts {
     Facts::new(Box::new(Console::new(None, voice))).cached(Cache::of_user())
 }
 
+/// Name and folder of a file, or of standard input.
+fn named(file: &Path) -> (String, PathBuf) {
+    match file == Path::new("-") {
+        true => ("<stdin>".into(), PathBuf::new()),
+        false => (file.display().to_string(), file.parent().map(Path::to_owned).unwrap_or_default()),
+    }
+}
+
 /// Name, folder and text of a file, or of standard input.
 pub fn source_text(file: &Path) -> Result<(String, PathBuf, String), Fault> {
+    let (name, folder) = named(file);
     if file == Path::new("-") {
         let mut bytes = Vec::new();
         std::io::stdin().read_to_end(&mut bytes).map_err(|e| Fault::io("read", Path::new("<stdin>"), &e))?;
-        return Ok(("<stdin>".into(), PathBuf::new(), utf8(bytes, Path::new("<stdin>"))?));
+        return Ok((name, folder, utf8(bytes, Path::new("<stdin>"))?));
     }
     let bytes = std::fs::read(file).map_err(|e| {
         let fault = Fault::io("read", file, &e);
@@ -229,8 +246,7 @@ pub fn source_text(file: &Path) -> Result<(String, PathBuf, String), Fault> {
             fault
         }
     })?;
-    let folder = file.parent().map(Path::to_owned).unwrap_or_default();
-    Ok((file.display().to_string(), folder, utf8(bytes, file)?))
+    Ok((name, folder, utf8(bytes, file)?))
 }
 
 fn utf8(bytes: Vec<u8>, file: &Path) -> Result<String, Fault> {

@@ -1,19 +1,21 @@
 //! `tunepipe run`: does what the pipeline says.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use super::asked::Recorded;
 use super::machine;
 use super::prepare::{Prepared, answer_json, complain, facts, show, stem};
 use super::terminal::paper;
 use super::{DeviceChoice, Exit, Pipeline, outputs};
-use crate::memory::{Place, admit, peak_resident};
-use crate::run::{Console, Journal, Voice, execute, manifest};
-use crate::stages::{RunHome, Target};
+use crate::memory::{Admitted, Place, admit, peak_resident};
+use crate::run::signals::{self, Signal};
+use crate::run::{Console, Journal, Stand, Start, Voice, execute, manifest};
+use crate::stages::{self, Body, Facts, RunHome, STOPPED, Target};
 use crate::store::Cache;
 use crate::text::{self, Fault, out};
-use crate::tools::{Measured, memory_table, plan_table};
+use crate::tools::{Measured, TargetPlan, memory_table, plan_table};
 
 pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) -> Exit {
     if device == DeviceChoice::Cuda {
@@ -39,10 +41,43 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
     }
     let voice = if pipeline.quiet { Voice::Quiet } else { Voice::Normal };
     let facts = facts(voice).to_run();
+    let ready = match ready(pipeline, &mut prepared, &facts, 0) {
+        Ok(ready) => ready,
+        Err(exit) => return exit,
+    };
+    let Some(plan) = &prepared.plan else { return Exit::Wrong };
+    // The run holds what it needs of the facts; the rest is given back before anything is measured.
+    drop(facts);
 
+    let begun = Journal::create(Path::new("runs"), &stem(&pipeline.file), run_dir).and_then(|mut journal| {
+        let mut manifest = manifest(plan, &prepared.sources, &ready.inputs, Cache::of_user().as_ref())?;
+        manifest["asked"] = Recorded::of(pipeline, &prepared.asked, plan, device).json();
+        journal.manifest(&manifest)?;
+        journal.outcome(Stand::Running)?;
+        Ok(journal)
+    });
+    match begun {
+        Ok(journal) => carry_out(pipeline, prepared, ready, voice, journal, Start::default()),
+        Err(fault) => {
+            complain(&fault);
+            Exit::Failed
+        }
+    }
+}
+
+/// What may be run.
+pub struct Ready {
+    admitted: Admitted<Box<dyn Body>>,
+    view: TargetPlan,
+    /// Files that decide the result.
+    pub inputs: Vec<PathBuf>,
+}
+
+/// Lowers, judges and admits a pipeline for this machine. `on_disk`: bytes of what it writes that lie there already.
+pub fn ready(pipeline: &Pipeline, prepared: &mut Prepared, facts: &Facts, on_disk: u64) -> Result<Ready, Exit> {
     // The declared budgets first: a pipeline that breaks its own promise is not run anywhere.
     if prepared.plan.as_ref().is_some_and(|plan| !plan.budgets.is_empty()) {
-        prepared.targets(&facts);
+        prepared.targets(facts);
     }
     let mut here = Target::this_machine();
     let budgeted = prepared.budgets();
@@ -54,30 +89,31 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
             "note: the budget is for {theirs} threads, and this run has {ours}: it is planned again for those"
         ));
     }
-    let lowered = if prepared.exit() == Exit::Done { prepared.lower(&here, &facts) } else { None };
+    let lowered = if prepared.exit() == Exit::Done { prepared.lower(&here, facts) } else { None };
     if let Some(lowered) = &lowered {
         here.limits = machine::free(&lowered.writes);
+        here.limits.disk = here.limits.disk.map(|free| free.saturating_add(on_disk));
     }
     facts.quiet_down();
     let Some(mut lowered) = lowered else {
-        return refuse(pipeline, &prepared);
+        return Err(refuse(pipeline, prepared));
     };
     lowered.view.limits = here.limits;
     // What was a warning to a plan is an error to a run.
     let fatal = std::mem::take(&mut lowered.not_runnable);
     prepared.diagnostics.retain(|known| !fatal.iter().any(|other| other.message == known.message));
     prepared.diagnostics.extend(fatal);
-    prepared.judge(&lowered.view, &here, &facts);
+    prepared.judge(&lowered.view, &here, facts);
     if prepared.exit() != Exit::Done {
-        return refuse(pipeline, &prepared);
+        return Err(refuse(pipeline, prepared));
     }
     prepared.report();
     let admitted = match admit(lowered.schedule, &here.limits) {
         Ok(Ok(admitted)) => admitted,
-        Ok(Err(_)) => return Exit::OverBudget,
+        Ok(Err(_)) => return Err(Exit::OverBudget),
         Err(fault) => {
             complain(&fault);
-            return Exit::Wrong;
+            return Err(Exit::Wrong);
         }
     };
     if !pipeline.quiet && !pipeline.json && !pipeline.brief {
@@ -88,25 +124,30 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
             plan_table(&lowered.view, paper())
         ));
     }
-    let Some(plan) = &prepared.plan else { return Exit::Wrong };
-    // The run holds what it needs of the facts; the rest is given back before anything is measured.
-    drop(facts);
+    Ok(Ready { admitted, view: lowered.view, inputs: lowered.inputs })
+}
 
-    let started = Journal::create(Path::new("runs"), &stem(&pipeline.file), run_dir).and_then(|journal| {
-        journal.manifest(&manifest(plan, &prepared.sources, &lowered.inputs, Cache::of_user().as_ref())?)?;
-        Ok(journal)
-    });
-    let mut journal = match started {
-        Ok(journal) => journal,
+/// Runs what was admitted, and tells how it went.
+pub fn carry_out(
+    pipeline: &Pipeline,
+    mut prepared: Prepared,
+    ready: Ready,
+    voice: Voice,
+    mut journal: Journal,
+    start: Start,
+) -> Exit {
+    let Some(plan) = &prepared.plan else { return Exit::Wrong };
+    let listening = signals::listen(voice == Voice::Normal);
+    let folder = journal.folder().to_owned();
+    let mut console = Console::new(Some(&mut journal), voice);
+    console.answers = !pipeline.json;
+    let result = match listening {
+        Ok(()) => execute(ready.admitted, plan, &mut console, &folder, start),
         Err(fault) => {
             complain(&fault);
             return Exit::Failed;
         }
     };
-    let folder = journal.folder().to_owned();
-    let mut console = Console::new(Some(&mut journal), voice);
-    console.answers = !pipeline.json;
-    let result = execute(admitted, plan, &mut console, &folder);
     console.clear();
     let broken = console.broken.take();
     let results = std::mem::take(&mut console.results);
@@ -114,32 +155,55 @@ pub fn run(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice) ->
         Ok(outcome) => (outcome.measured, None),
         Err(failure) => (failure.measured, Some(failure.diagnostic)),
     };
+    let stopped = diagnostic.as_ref().filter(|diagnostic| diagnostic.code == STOPPED).and_then(|_| signals::signal());
+    let stand = match (&diagnostic, &broken, stopped) {
+        (None, None, _) => Stand::Done,
+        (_, None, Some(_)) => Stand::Interrupted,
+        _ => Stand::Failed,
+    };
     let recorded = broken
         .map_or(Ok(()), Err)
         .and_then(|()| journal.memory(&measured))
-        .and_then(|()| journal.process(lowered.view.profile.peak()[Place::Ram], peak_resident()));
+        .and_then(|()| journal.process(ready.view.profile.peak()[Place::Ram], peak_resident()))
+        .and_then(|()| journal.outcome(stand))
+        // Nothing is taken up again that has come to its end.
+        .and_then(|()| if stand == Stand::Done { stages::remove_all(&folder) } else { Ok(()) });
     if let Err(fault) = &recorded {
         complain(fault);
     }
-    if let Some(diagnostic) = &diagnostic {
-        show(&prepared.sources, std::slice::from_ref(diagnostic));
+    let again = format!("tunepipe resume {}", folder.display());
+    match (&diagnostic, stopped) {
+        (Some(diagnostic), Some(signal)) => {
+            out::say(&format!("{}: {}", signal.name(), diagnostic.message));
+            out::say(&format!("  help: `{again}` goes on from there"));
+        }
+        (Some(diagnostic), None) => show(&prepared.sources, std::slice::from_ref(diagnostic)),
+        (None, _) => {}
     }
     let ok = diagnostic.is_none() && recorded.is_ok();
     if pipeline.json && !pipeline.brief {
         prepared.diagnostics.extend(diagnostic);
         let memory: Vec<_> = measured.iter().map(row_json).collect();
-        answer_json(
-            &json!({"version": 1, "ok": ok, "run": folder.display().to_string(), "results": results, "memory": memory,
-                            "diagnostics": prepared.diagnostics_json()}),
-        );
+        let mut answer = json!({"version": 1, "ok": ok, "run": folder.display().to_string(), "results": results,
+                                "memory": memory, "diagnostics": prepared.diagnostics_json()});
+        if let Some(signal) = stopped {
+            answer["interrupted"] = signal.name().into();
+            answer["resume"] = again.into();
+        }
+        answer_json(&answer);
     } else if ok && !pipeline.quiet && !pipeline.brief {
         out::answer(&format!("\n{}\nrun folder: {}\n", memory_table(&measured, paper()), folder.display()));
     }
     warn_of_drift(&measured);
-    if ok { Exit::Done } else { Exit::Failed }
+    match stopped.filter(|_| recorded.is_ok()) {
+        Some(Signal::Interrupt) => Exit::Interrupted,
+        Some(Signal::Terminate) => Exit::Terminated,
+        None if ok => Exit::Done,
+        None => Exit::Failed,
+    }
 }
 
-fn refuse(pipeline: &Pipeline, prepared: &Prepared) -> Exit {
+pub fn refuse(pipeline: &Pipeline, prepared: &Prepared) -> Exit {
     if pipeline.json && !pipeline.brief {
         answer_json(&json!({"version": 1, "ok": false, "diagnostics": prepared.diagnostics_json()}));
     } else {

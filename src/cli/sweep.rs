@@ -59,7 +59,7 @@ pub fn sweep(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice, 
             }
         };
     let mut ranked = Vec::new();
-    let mut failed = false;
+    let (mut failed, mut interrupted) = (false, None);
     for (at, trial) in trials.iter().enumerate() {
         if !pipeline.quiet && !pipeline.json {
             out::answer(&format!("{}/{}  {}\n", at + 1, trials.len(), trial.label));
@@ -68,6 +68,13 @@ pub fn sweep(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice, 
         let started = Instant::now();
         let exit = run::run(&trial.pipeline, Some(&folder), device);
         failed |= exit != Exit::Done;
+        if let Exit::Interrupted | Exit::Terminated = exit {
+            let left = trials.len() - at - 1;
+            if left > 0 {
+                out::say(&format!("  note: {left} of {} runs were not begun", trials.len()));
+            }
+            interrupted = Some(exit);
+        }
         ranked.push(Ranked {
             label: trial.label.clone(),
             done: exit == Exit::Done,
@@ -75,6 +82,9 @@ pub fn sweep(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice, 
             seconds: started.elapsed().as_secs_f64(),
             folder: folder.display().to_string(),
         });
+        if interrupted.is_some() {
+            break;
+        }
     }
     ranked.sort_by(Ranked::order);
     if pipeline.json {
@@ -85,7 +95,11 @@ pub fn sweep(pipeline: &Pipeline, run_dir: Option<&Path>, device: DeviceChoice, 
     } else {
         out::answer(&format!("\n{}", ranking(&ranked, paper())));
     }
-    if failed { Exit::Failed } else { Exit::Done }
+    match interrupted {
+        Some(exit) => exit,
+        None if failed => Exit::Failed,
+        None => Exit::Done,
+    }
 }
 
 /// Every combination of the axes' values, the first axis the slowest.

@@ -46,9 +46,8 @@ pub fn merge_window(tensors: &[Tensor]) -> Spec {
     Spec::f32(&[tensors.iter().map(elements).max().unwrap_or(0)])
 }
 
-/// Writes the rows `rows` (one of [`merge_windows`]) of a merged tensor into `out`, which has exactly their length.
-/// A tensor without an adapter passes through.
-pub fn merged(model: &Model, base: Base<'_>, name: &str, rows: Range<usize>, mut out: ViewMut<'_>) -> Result<()> {
+/// Writes the rows `rows` of a tensor, without what an adapter adds, into `out`, which has exactly their length.
+pub fn unmerged(model: &Model, base: Base<'_>, name: &str, rows: Range<usize>, out: ViewMut<'_>) -> Result<()> {
     let (at, tensor) = model.find(name)?;
     let (most, cols) = tensor.dims();
     if rows.start > rows.end || rows.end > most || out.len() != rows.len() * cols {
@@ -58,9 +57,17 @@ pub fn merged(model: &Model, base: Base<'_>, name: &str, rows: Range<usize>, mut
         ));
     }
     match base {
-        Base::Held => model.tensors[at].write(rows.start * cols..rows.end * cols, out.reborrow())?,
-        Base::Source(source) => source.read(name, rows.clone(), out.reborrow().cpu::<f32>()?)?,
+        Base::Held => model.tensors[at].write(rows.start * cols..rows.end * cols, out),
+        Base::Source(source) => source.read(name, rows, out.cpu::<f32>()?),
     }
+}
+
+/// Writes the rows `rows` (one of [`merge_windows`]) of a merged tensor into `out`, which has exactly their length.
+/// A tensor without an adapter passes through.
+pub fn merged(model: &Model, base: Base<'_>, name: &str, rows: Range<usize>, mut out: ViewMut<'_>) -> Result<()> {
+    unmerged(model, base, name, rows.clone(), out.reborrow())?;
+    let (_, tensor) = model.find(name)?;
+    let (_, cols) = tensor.dims();
     let (Role::Linear(proj), Some(layer), Some(adapter)) = (tensor.role, tensor.layer, &model.adapter) else {
         return Ok(());
     };

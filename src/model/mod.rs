@@ -38,7 +38,7 @@ pub use family::Family;
 pub use held::{Model, Progress, growth, holdings, quantising, reading};
 pub use infer::{Sampling, generate, generation, logits};
 pub use mapping::{MAPPED, Mapping, Parts};
-pub use merge::{Base, merge_window, merge_windows, merged};
+pub use merge::{Base, merge_window, merge_windows, merged, unmerged};
 pub use offload::{OFFLOADED, waiting};
 pub use parts::Planned;
 pub use products::{Way, logits_window, logits_window_up_to, packing};

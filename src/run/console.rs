@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::Journal;
+use super::{Journal, signals};
 use crate::memory::{Bytes, meter};
-use crate::stages::{Count, EvalSeen, StepSeen, Watch};
-use crate::text::{Fault, out};
+use crate::stages::{Count, Done, EvalSeen, Marks, StepSeen, Stop, Watch};
+use crate::store::Identity;
+use crate::text::{Fault, Result, out};
 
 /// How much is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct Console<'a> {
     pub answers: bool,
     /// What `eval` and `sample` found.
     pub results: Vec<Value>,
+    /// What comes was told before the run was interrupted, and stands in its records.
+    again: bool,
     /// The journal's first failure: a run must not end well when its record is broken.
     pub broken: Option<Fault>,
 }
@@ -57,11 +60,17 @@ impl<'a> Console<'a> {
             training: None,
             answers: true,
             results: Vec::new(),
+            again: false,
             broken: None,
         }
     }
 
-    fn keep(&mut self, result: Result<(), Fault>) {
+    /// Where something is written down, unless it stands there already.
+    fn journal(&mut self) -> Option<&mut Journal> {
+        if self.again { None } else { self.journal.as_deref_mut() }
+    }
+
+    fn keep(&mut self, result: Result<()>) {
         if let Err(fault) = result {
             self.broken.get_or_insert(fault);
         }
@@ -152,14 +161,14 @@ impl Watch for Console<'_> {
     fn stage(&mut self, name: &str, line: usize) {
         self.stage = (name.to_owned(), line);
         self.training = None;
-        if let Some(journal) = self.journal.as_deref_mut() {
+        if let Some(journal) = self.journal() {
             let written = journal.event(&json!({"event": "stage", "stage": name, "line": line}));
             self.keep(written);
         }
     }
 
     fn step(&mut self, seen: &StepSeen) {
-        if let Some(journal) = self.journal.as_deref_mut() {
+        if let Some(journal) = self.journal() {
             let written = journal.step(seen);
             self.keep(written);
         }
@@ -191,15 +200,15 @@ impl Watch for Console<'_> {
     }
 
     fn eval(&mut self, stage: &str, seen: &EvalSeen) {
-        if let Some(journal) = self.journal.as_deref_mut() {
-            let written = journal.eval(stage, self.stage.1, seen);
+        let line = self.stage.1;
+        if let Some(journal) = self.journal() {
+            let written = journal.eval(stage, line, seen);
             self.keep(written);
         }
         let score = format!("loss {:.4}  perplexity {:.2}  over {} tokens", seen.loss, seen.perplexity, seen.counted);
         match seen.step {
             Some(step) => self.say(&format!("  held out, after step {step}: {score}")),
             None => {
-                let line = self.stage.1;
                 let result = json!({"stage": stage, "line": line, "loss": seen.loss, "perplexity": seen.perplexity,
                                     "counted": seen.counted});
                 self.answer(&format!("  eval in line {line}: {score}"), result);
@@ -208,7 +217,7 @@ impl Watch for Console<'_> {
     }
 
     fn sample(&mut self, prompt: &str, answer: &str) {
-        if let Some(journal) = self.journal.as_deref_mut() {
+        if let Some(journal) = self.journal() {
             let written = journal.event(&json!({"event": "sample", "prompt": prompt, "answer": answer}));
             self.keep(written);
         }
@@ -217,7 +226,7 @@ impl Watch for Console<'_> {
     }
 
     fn saved(&mut self, what: &str, path: &Path, bytes: u64) {
-        if let Some(journal) = self.journal.as_deref_mut() {
+        if let Some(journal) = self.journal() {
             let written = journal.event(&json!({"event": "saved", "what": what, "bytes": bytes}));
             self.keep(written);
         }
@@ -228,8 +237,43 @@ impl Watch for Console<'_> {
         self.clear();
     }
 
+    fn best(&mut self, step: u64, loss: f64) {
+        if let Some(journal) = self.journal() {
+            let written = journal.event(&json!({"event": "best", "step": step, "loss": loss}));
+            self.keep(written);
+        }
+        self.say(&format!("  kept the state after step {step}, with the lowest held-out loss, {loss:.4}"));
+    }
+
     fn note(&mut self, text: &str) {
         self.say(&format!("  note: {text}"));
+    }
+
+    fn stop(&self) -> Stop {
+        signals::asked
+    }
+
+    fn marks(&mut self) -> Result<Marks> {
+        // Records that could not be written are no place to come back to.
+        if let Some(fault) = &self.broken {
+            return Err(fault.clone());
+        }
+        self.journal.as_deref_mut().map_or_else(|| Ok(Marks::default()), |journal| journal.marks())
+    }
+
+    fn again(&mut self, again: bool) {
+        self.again = again;
+    }
+
+    fn making(&mut self, path: &Path, identity: Option<Identity>) -> Result<()> {
+        self.journal.as_deref_mut().map_or(Ok(()), |journal| journal.making(path, identity))
+    }
+
+    fn done(&mut self, done: &Done<'_>) -> Result<()> {
+        if let Some(fault) = &self.broken {
+            return Err(fault.clone());
+        }
+        self.journal().map_or(Ok(()), |journal| journal.done(done))
     }
 }
 

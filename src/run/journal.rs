@@ -6,16 +6,19 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::stages::{EvalSeen, StepSeen};
+use super::progress::{Outcome, Progress};
+use crate::stages::{Done, EvalSeen, Marks, StepSeen};
+use crate::store::Identity;
 use crate::text::{Fault, Result};
 use crate::tools::Measured;
 
-/// Open files of one run. `metrics.jsonl` holds only what the pipeline and its inputs decide, so two runs of one
+/// Open files of one run, which is this process's alone for as long as they are open. `metrics.jsonl` holds only what the pipeline and its inputs decide, so two runs of one
 /// pipeline can be compared byte for byte; what the clock decides stands in `timing.jsonl`.
 pub struct Journal {
     folder: PathBuf,
     metrics: File,
     timing: File,
+    progress: Progress,
 }
 
 impl Journal {
@@ -29,12 +32,58 @@ impl Journal {
         if holds_run(&folder) {
             return Err(already(&folder));
         }
-        let open = |name: &str| {
-            let path = folder.join(name);
-            OpenOptions::new().create(true).append(true).open(&path).map_err(|e| Fault::io("write", &path, &e))
+        let (metrics, timing) = open(&folder)?;
+        Ok(Journal { metrics, timing, folder, progress: Progress::new() })
+    }
+
+    /// Opens the records of an earlier process of the same run. Nothing is changed yet.
+    ///
+    /// Errors: `run.busy` while another process has them; `file.*`.
+    pub fn reopen(folder: &Path) -> Result<Self> {
+        let (metrics, timing) = open(folder)?;
+        let progress = Progress::read(folder)?.unwrap_or_else(Progress::new);
+        Ok(Journal { metrics, timing, folder: folder.to_owned(), progress })
+    }
+
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Where the records end; what stands before that is safe on the disk.
+    pub fn marks(&self) -> Result<Marks> {
+        let end = |file: &File, name: &str| {
+            let synced = file.sync_data().and_then(|()| file.metadata());
+            synced.map(|meta| meta.len()).map_err(|e| Fault::io("write", &self.folder.join(name), &e))
         };
-        let journal = Journal { metrics: open("metrics.jsonl")?, timing: open("timing.jsonl")?, folder };
-        Ok(journal)
+        Ok(Marks { metrics: end(&self.metrics, "metrics.jsonl")?, timing: end(&self.timing, "timing.jsonl")? })
+    }
+
+    /// Goes back to where the records stood once, with so many stages done.
+    pub fn take_back(&mut self, marks: Marks, stages: usize) -> Result<()> {
+        for (file, name, bytes) in
+            [(&self.metrics, "metrics.jsonl", marks.metrics), (&self.timing, "timing.jsonl", marks.timing)]
+        {
+            let cut = file.set_len(bytes).and_then(|()| file.sync_all());
+            cut.map_err(|e| Fault::io("write", &self.folder.join(name), &e))?;
+        }
+        self.progress.stages.truncate(stages);
+        self.outcome(Outcome::Running)
+    }
+
+    pub fn outcome(&mut self, outcome: Outcome) -> Result<()> {
+        self.progress.outcome = outcome;
+        self.progress.write(&self.folder)
+    }
+
+    pub fn making(&mut self, path: &Path, identity: Option<Identity>) -> Result<()> {
+        self.progress.make(path, identity);
+        self.progress.write(&self.folder)
+    }
+
+    pub fn done(&mut self, done: &Done<'_>) -> Result<()> {
+        let marks = self.marks()?;
+        self.progress.add(done, marks)?;
+        self.progress.write(&self.folder)
     }
 
     pub fn folder(&self) -> &Path {
@@ -62,8 +111,11 @@ impl Journal {
     }
 
     pub fn step(&mut self, seen: &StepSeen) -> Result<()> {
-        let metrics = json!({"step": seen.step, "epoch": seen.epoch, "loss": seen.loss, "lr": seen.lr,
-                             "grad_norm": seen.grad_norm, "tokens": seen.tokens, "counted": seen.counted});
+        let mut metrics = json!({"step": seen.step, "epoch": seen.epoch, "loss": seen.loss, "lr": seen.lr,
+                                 "grad_norm": seen.grad_norm, "tokens": seen.tokens, "counted": seen.counted});
+        if seen.skipped {
+            metrics["skipped"] = true.into();
+        }
         let rate = if seen.seconds > 0.0 { seen.tokens as f64 / seen.seconds } else { 0.0 };
         let timing = json!({"step": seen.step, "seconds": seen.seconds, "tokens_per_s": rate});
         line(&mut self.metrics, &self.folder.join("metrics.jsonl"), &metrics)?;
@@ -88,6 +140,22 @@ impl Journal {
     }
 }
 
+/// The growing records of a run, locked: the system lets go of them with the process, however that ends.
+fn open(folder: &Path) -> Result<(File, File)> {
+    let open = |name: &str| {
+        let path = folder.join(name);
+        OpenOptions::new().create(true).append(true).open(&path).map_err(|e| Fault::io("write", &path, &e))
+    };
+    let metrics = open("metrics.jsonl")?;
+    // A file system without locks only means that nobody is kept out.
+    if let Err(std::fs::TryLockError::WouldBlock) = metrics.try_lock() {
+        return Err(Fault::new("run.busy", format!("another process is at work on the run in `{}`", folder.display()))
+            .at(folder)
+            .help("wait until it has ended, or stop it: it makes a checkpoint before it goes"));
+    }
+    Ok((metrics, open("timing.jsonl")?))
+}
+
 /// Whether a folder is a run's. Metrics alone tell too: another run's would go on behind them.
 pub fn holds_run(folder: &Path) -> bool {
     ["manifest.json", "metrics.jsonl", "timing.jsonl"].iter().any(|name| folder.join(name).exists())
@@ -95,9 +163,10 @@ pub fn holds_run(folder: &Path) -> bool {
 
 /// What is said of a folder that is to hold a run and has one.
 pub fn already(folder: &Path) -> Fault {
-    Fault::new("run.exists", format!("`{}` already holds a run", folder.display()))
-        .at(folder)
-        .help("name another folder with `--run-dir`, or leave it out for a new one")
+    Fault::new("run.exists", format!("`{}` already holds a run", folder.display())).at(folder).help(format!(
+        "name another folder with `--run-dir`, or leave it out for a new one; `tunepipe resume {}` goes on with it",
+        folder.display()
+    ))
 }
 
 fn line(file: &mut File, path: &Path, value: &Value) -> Result<()> {

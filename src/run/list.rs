@@ -1,10 +1,11 @@
 //! What was run: the folders under `runs/`, the newest first.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::progress::Progress;
 use crate::text::{Fault, Result};
 use crate::tools::{Align, Listing};
 
@@ -53,8 +54,22 @@ pub fn list(root: &Path) -> Result<Listing> {
     Ok(list)
 }
 
+/// The newest run under `root`: none where there is no run.
+pub fn newest_run(root: &Path) -> Result<Option<PathBuf>> {
+    let mut newest: Option<(String, PathBuf)> = None;
+    for (_, folder) in folders(root)? {
+        for (time, run) in folders(&folder)? {
+            let counts = !run.is_symlink() && run.join("manifest.json").is_file();
+            if counts && newest.as_ref().is_none_or(|(known, _)| *known < time) {
+                newest = Some((time, run));
+            }
+        }
+    }
+    Ok(newest.map(|(_, run)| run))
+}
+
 /// Folders in a folder, by name.
-fn folders(parent: &Path) -> Result<Vec<(String, std::path::PathBuf)>> {
+fn folders(parent: &Path) -> Result<Vec<(String, PathBuf)>> {
     let entries = match fs::read_dir(parent) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -80,7 +95,12 @@ fn summary(run: &Path, manifest: &Value) -> Value {
         }
     }
     let seconds: f64 = rows(&run.join("timing.jsonl")).iter().filter_map(|row| row["seconds"].as_f64()).sum();
-    let state = if run.join("memory.json").exists() { "ended" } else { "unfinished" };
+    let state = match Progress::read(run) {
+        Ok(Some(progress)) => progress.outcome.word(),
+        // Runs that are older than that record.
+        _ if run.join("memory.json").exists() => "ended",
+        _ => "unfinished",
+    };
     json!({"run": run.display().to_string(), "pipeline": manifest["pipeline"]["file"], "steps": steps, "loss": loss,
            "eval_loss": eval, "seconds": if steps == 0 { Value::Null } else { seconds.into() }, "state": state,
            "params": manifest["params"]})

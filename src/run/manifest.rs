@@ -1,23 +1,13 @@
 //! What was run, on what, by what: enough to know later why two runs differ.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use rayon::prelude::*;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
+use super::hashes::{hash, hashes};
 use crate::plan::{Plan, Unit, Val};
-use crate::store::{Cache, sum_of};
+use crate::store::Cache;
 use crate::text::{Result, Sources};
-
-fn hash(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 fn value(val: &Val) -> Value {
     match val {
@@ -44,13 +34,8 @@ fn value(val: &Val) -> Value {
 /// Source text, resolved arguments, input hashes, versions and parameters of one run. Inputs that a cache knows, and that
 /// did not change since, are not read for it.
 pub fn manifest(plan: &Plan, sources: &Sources, inputs: &[PathBuf], cache: Option<&Cache>) -> Result<Value> {
-    let mut inputs: Vec<&PathBuf> = inputs.iter().chain(&plan.texts).collect();
-    inputs.sort_unstable();
-    inputs.dedup();
-    let hashes: BTreeMap<String, String> = inputs
-        .par_iter()
-        .map(|path| Ok((path.display().to_string(), hex(&sum_of(path, cache, &mut |_| {})?))))
-        .collect::<Result<BTreeMap<_, _>>>()?;
+    let inputs: Vec<PathBuf> = inputs.iter().chain(&plan.texts).cloned().collect();
+    let hashes = hashes(&inputs, cache)?;
     let stages: Vec<Value> = plan
         .steps
         .iter()

@@ -7,6 +7,7 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use super::Target;
+use super::watch::{Stop, stopped};
 use crate::kernels::{Lent, Spec, ViewMut};
 use crate::memory::{Grows, Holding, Place};
 use crate::model::{self, Extent, Float, Shape, Way, WeightSource};
@@ -42,6 +43,38 @@ impl WeightSource for FileWeights<'_> {
     fn lend(&self, name: &str, float: Float, shape: &[usize]) -> Result<Option<Lent>> {
         let mapped = self.0.map_tensor(name, stored(float))?;
         mapped.map(|bytes| Lent::new(Box::new(bytes), Spec::new(shape, float.dtype()))).transpose()
+    }
+}
+
+/// Weights that are not read on once the run is asked to stop.
+pub struct Stoppable<'a> {
+    pub of: &'a dyn WeightSource,
+    pub stop: Stop,
+}
+
+impl Stoppable<'_> {
+    fn go_on(&self) -> Result<()> {
+        if (self.stop)() { Err(stopped("interrupted while weights were being read")) } else { Ok(()) }
+    }
+}
+
+impl WeightSource for Stoppable<'_> {
+    fn read(&self, name: &str, rows: Range<usize>, out: &mut [f32]) -> Result<()> {
+        self.go_on()?;
+        self.of.read(name, rows, out)
+    }
+
+    fn copy(&self, name: &str, rows: Range<usize>, out: ViewMut<'_>) -> Result<bool> {
+        self.go_on()?;
+        self.of.copy(name, rows, out)
+    }
+
+    fn lends(&self, name: &str, float: Float) -> bool {
+        self.of.lends(name, float)
+    }
+
+    fn lend(&self, name: &str, float: Float, shape: &[usize]) -> Result<Option<Lent>> {
+        self.of.lend(name, float, shape)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::bridge::{holdings_of, packing};
 use super::rows::{Rows, micro};
+use super::watch::stopped;
 use super::world::blame;
 use super::{Body, Count, EvalSeen, Job, Lowered, Refusal, Stage, World};
 use crate::memory::Phase;
@@ -80,9 +81,13 @@ impl Body for Score {
         let total = batches.len() as u64;
         let (model, watch) = job.borrow_and_watch(self.id)?;
         let mut evaluator = Evaluator::new(model, self.extent, &pool)?;
+        let stop = watch.stop();
         let eval = evaluator.run(
             model,
             &mut (0..batches.len()).map(|at| {
+                if stop() {
+                    return Err(stopped("interrupted while rows were being scored"));
+                }
                 watch.progress("scoring", at as u64, total, Count::Batches);
                 Ok(micro(&encoded.tokens, batches.micro(at)))
             }),

@@ -1,11 +1,13 @@
 //! What a body is given to work with: the ledger, the values alive, and someone who listens.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use candle_core::Device;
 
 use super::Watch;
+use super::checkpoint::Found;
+use super::watch::Stop;
 use crate::kernels::{Buf, Lent, Pool, Spec};
 use crate::memory::{Ledger, PerPlace, Phase, Place, meter};
 use crate::model::Model;
@@ -51,7 +53,13 @@ pub struct Job<'a> {
     ledger: &'a Ledger,
     phase: Option<&'static str>,
     seen: Seen,
+    /// Bytes of this stage that lie on disk, and the most in this phase.
     written: u64,
+    most_written: u64,
+    /// Folders that it made.
+    outputs: Vec<PathBuf>,
+    /// Where an earlier process left off in this stage.
+    found: Option<Found>,
 }
 
 impl<'a> Job<'a> {
@@ -64,7 +72,43 @@ impl<'a> Job<'a> {
         watch: &'a mut dyn Watch,
         run_dir: &'a Path,
     ) -> Self {
-        Job { step, watch, models, run_dir, index, phases, ledger, phase: None, seen: Seen::new(), written: 0 }
+        let (seen, outputs) = (Seen::new(), Vec::new());
+        let (written, most_written) = (0, 0);
+        Job {
+            step,
+            watch,
+            models,
+            run_dir,
+            index,
+            phases,
+            ledger,
+            phase: None,
+            seen,
+            written,
+            most_written,
+            outputs,
+            found: None,
+        }
+    }
+
+    /// The same job, to be taken up where an earlier process left off.
+    pub fn taken_up(self, found: Option<Found>) -> Self {
+        Job { found, ..self }
+    }
+
+    /// Where to take it up, asked once.
+    pub fn found(&mut self) -> Option<Found> {
+        self.found.take()
+    }
+
+    /// Index of the stage.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Whether the run is asked to stop.
+    pub fn stop(&self) -> Stop {
+        self.watch.stop()
     }
 
     /// Turns to a declared phase: what was declared for it can be drawn, and its own peak is measured.
@@ -76,6 +120,7 @@ impl<'a> Job<'a> {
         };
         self.ledger.open(self.index, found);
         meter::mark();
+        self.most_written = self.written;
         self.phase = Some(phase);
         Ok(())
     }
@@ -86,7 +131,7 @@ impl<'a> Job<'a> {
             let mut peak = PerPlace::default();
             peak[Place::Ram] = meter::peak();
             peak[Place::Mapped] = self.ledger.most()[Place::Mapped];
-            peak[Place::Disk] = self.written;
+            peak[Place::Disk] = self.most_written;
             let most = self.seen.entry(phase).or_default();
             *most = most.max(peak);
         }
@@ -95,8 +140,16 @@ impl<'a> Job<'a> {
     /// Counts what lies on disk from now on, by looking at it; returns the folder's bytes.
     pub fn wrote(&mut self, folder: &Path) -> Result<u64> {
         let bytes = bytes_in(folder).map_err(|e| Fault::io("read", folder, &e))?;
-        self.written = self.written.saturating_add(bytes);
+        self.on_disk(bytes, 0);
+        self.outputs.push(folder.to_owned());
         Ok(bytes)
+    }
+
+    /// Counts bytes that came to lie on disk, and then those that went.
+    pub fn on_disk(&mut self, came: u64, went: u64) {
+        self.written = self.written.saturating_add(came);
+        self.most_written = self.most_written.max(self.written);
+        self.written = self.written.saturating_sub(went);
     }
 
     pub fn pool(&self) -> LedgerPool {
@@ -122,10 +175,10 @@ impl<'a> Job<'a> {
         self.models.insert(id, model);
     }
 
-    /// Ends the turn: the peaks of its phases, and bytes that it left on disk.
-    pub fn finish(mut self) -> (Seen, u64) {
+    /// Ends the turn: the peaks of its phases, bytes that it left on disk, and the folders that it made.
+    pub fn finish(mut self) -> (Seen, u64, Vec<PathBuf>) {
         self.leave();
-        (self.seen, self.written)
+        (self.seen, self.written, self.outputs)
     }
 }
 

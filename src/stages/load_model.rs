@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::bridge::{FileWeights, holdings_of};
+use super::bridge::{FileWeights, Stoppable, holdings_of};
 use super::mapped::mapping;
 use super::world::{ModelDesc, Origin, blame, idle, none_idle};
 use super::{Body, Count, Desc, Job, Lowered, Refusal, Stage, World};
@@ -140,6 +140,7 @@ pub(super) fn read_model(
 ) -> Result<Model> {
     let total: u64 = shape.parameters();
     let mut done = 0u64;
+    let stop = job.stop();
     let watch = &mut job.watch;
     let mut progress = |_: &str, values: u64| {
         done += values;
@@ -147,9 +148,13 @@ pub(super) fn read_model(
     };
     match origin {
         Origin::Files(files) => {
-            Model::read_mapped(shape, &FileWeights(&files.source), form, mapping, pool, &mut progress)
+            let source = Stoppable { of: &FileWeights(&files.source), stop };
+            Model::read_mapped(shape, &source, form, mapping, pool, &mut progress)
         }
-        Origin::Random { seed } => Model::read(shape, &Random::new(*seed, shape), form, pool, &mut progress),
+        Origin::Random { seed } => {
+            let source = Stoppable { of: &Random::new(*seed, shape), stop };
+            Model::read(shape, &source, form, pool, &mut progress)
+        }
         Origin::Absent => Err(Fault::new("model.absent", "the model's files are not there")),
     }
 }

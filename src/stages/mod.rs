@@ -2,6 +2,7 @@
 //! body that does it.
 
 mod bridge;
+mod checkpoint;
 mod facts;
 mod job;
 mod lower;
@@ -11,6 +12,7 @@ mod pour;
 mod preview;
 mod rows;
 mod run_home;
+mod swallowed;
 mod target;
 mod watch;
 mod world;
@@ -27,9 +29,11 @@ mod save_merged;
 mod save_model;
 mod train;
 mod train_full;
+mod train_loop;
 mod train_lora;
 
 pub use bridge::FileWeights;
+pub use checkpoint::{CHECKPOINTS, Found, clear, newest, remove_all};
 pub use facts::Facts;
 pub use job::{Body, Job, LedgerPool, Seen};
 pub use lower::{Lowering, lower, lower_within};
@@ -37,7 +41,7 @@ pub use pour::{Windows, pour};
 pub use preview::{Preview, positions, previews};
 pub use run_home::RunHome;
 pub use target::Target;
-pub use watch::{Count, EvalSeen, Silent, StepSeen, Watch};
+pub use watch::{Count, Done, EvalSeen, Marks, STOPPED, Silent, StepSeen, Stop, Watch, stopped};
 pub use world::{Desc, Lowered, ModelDesc, Origin, Refusal, World};
 
 use crate::plan::Step;
@@ -50,6 +54,11 @@ pub trait Stage: Sync {
     /// Looks at headers, configs and lengths, never at a weight, and says what the stage will hold and do. Pure but
     /// for reading: it may be called as often as a planner likes.
     fn lower(&self, step: &Step, world: &mut World<'_>) -> Result<Lowered, Refusal>;
+
+    /// Whether it learns: what it makes cannot be had again but by doing all of it, or from a checkpoint.
+    fn learns(&self) -> bool {
+        false
+    }
 }
 
 /// Every stage there is.
@@ -67,6 +76,11 @@ pub static STAGES: &[&dyn Stage] = &[
     &save_merged::SaveMerged,
     &save_model::SaveModel,
 ];
+
+/// Whether the stage of this name learns.
+pub fn learns(name: &str) -> bool {
+    STAGES.iter().any(|stage| stage.name() == name && stage.learns())
+}
 
 /// What a run takes once, before its first phase is measured.
 pub fn start() {

@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use super::bridge::{FileWeights, holdings_of};
 use super::pour::{Windows, pour};
+use super::swallowed::Swallowed;
+use super::watch::stopped;
 use super::world::{ModelDesc, Origin, blame};
 use super::{Body, Count, Job, Lowered, Refusal, World};
 use crate::data::ChatTemplate;
@@ -117,7 +119,7 @@ impl Destination {
     /// Refused where the output exists, cannot be made, or is made twice.
     pub fn of(step: &Step, world: &mut World<'_>, model: &ModelDesc, dtype: StoredType) -> Result<Self, Refusal> {
         let Some(path) = step.args.path("path") else { return Err(Vec::new()) };
-        let overwrite = step.args.flag("overwrite");
+        let overwrite = world.may_replace(step, Some(&path), "");
         world.output(step, &path, overwrite)?;
         let Val::Bytes(max_shard) = *step.args.val("max_shard") else { return Err(Vec::new()) };
         if max_shard == 0 {
@@ -147,12 +149,19 @@ pub fn write(
     world: &World<'_>,
 ) -> Result<Lowered> {
     let dtype = destination.dtype;
+    let learnt = match (&model.adapter, model.retrained) {
+        (Some(_), _) => Some(Learnt::Adapter),
+        (None, Some(_)) if matches!(model.origin, Origin::Files(_)) => Some(Learnt::Weights(model.origin.weights())),
+        (None, _) => None,
+    };
     let file = Holding::new("saved files", Place::Disk, destination.bytes, "dtype");
     let mut holdings =
         vec![file.clone(), Holding::new("write buffer", Place::Ram, WRITE_BUFFER as u64 + (256 << 10), "")];
     let place = world.target.place();
     let windows =
         Windows::specs(&model.shape.tensors(), float_of(dtype)).into_iter().map(|spec| ("write window", spec));
+    let looked_at = learnt.as_ref().and_then(|_| Swallowed::spec(&model.shape.tensors(), float_of(dtype)));
+    let windows = windows.chain(looked_at.map(|spec| ("write window", spec)));
     holdings.extend(holdings_of(&windows.collect::<Vec<_>>(), place, "")?);
     let mut phases = Vec::new();
     if !streamed {
@@ -165,8 +174,15 @@ pub fn write(
         holdings.extend(holdings_of(&whole, Place::Ram, "the model, without low_ram")?);
     }
     phases.push(Phase::new("write", holdings));
-    let body = Write { what, id, destination, streamed, base, float: float_of(dtype) };
+    let body = Write { what, id, destination, streamed, base, learnt, float: float_of(dtype) };
     Ok(Lowered { phases, keeps: vec![Kept { holdings: vec![file], until: usize::MAX }], body: Box::new(body) })
+}
+
+/// What training changed.
+enum Learnt {
+    Adapter,
+    /// The weights themselves, which were these.
+    Weights(Origin),
 }
 
 struct Write {
@@ -175,6 +191,7 @@ struct Write {
     destination: Destination,
     streamed: bool,
     base: Option<Origin>,
+    learnt: Option<Learnt>,
     float: Float,
 }
 
@@ -182,7 +199,7 @@ impl Body for Write {
     fn run(self: Box<Self>, job: &mut Job<'_>) -> Result<()> {
         job.enter("write")?;
         let pool = job.pool();
-        let Destination { path, overwrite, folder, .. } = self.destination;
+        let Destination { path, overwrite, folder, dtype, .. } = self.destination;
         let (model, watch) = job.borrow_and_watch(self.id)?;
         let tensors = model.shape.tensors();
         let files;
@@ -199,15 +216,33 @@ impl Body for Write {
             }
             Some(Origin::Absent) => return Err(Fault::new("model.absent", "the model's files are not there")),
         };
+        let source;
+        let before = match &self.learnt {
+            Some(Learnt::Adapter) => Some(base),
+            Some(Learnt::Weights(Origin::Files(found))) => {
+                source = FileWeights(&found.source);
+                Some(Base::Source(&source))
+            }
+            Some(Learnt::Weights(_)) | None => None,
+        };
         let mut windows = Windows::take("write window", &tensors, self.float, &pool)?;
+        let look = |before| Swallowed::take("write window", model, before, &tensors, self.float, &pool);
+        let look = before.map(look).transpose()?.flatten();
         let whole = match self.streamed {
             true => None,
-            false => Some(merge_all(model, base, &tensors, self.float, windows.values(), &pool)?),
+            false => Some(merge_all(model, base, &tensors, self.float, windows.values(), look.as_ref(), &pool)?),
         };
         let mut writer = ModelWriter::create(&path, overwrite, &folder)?;
+        watch.making(&path, writer.identity())?;
+        let stop = watch.stop();
         let total = model.shape.parameters();
         let make = |at: usize, rows: Range<usize>, out: ViewMut<'_>| match &whole {
-            None => merged(model, base, &tensors[at].name, rows, out),
+            _ if stop() => Err(stopped("interrupted while a model was being written; nothing of it is left")),
+            None => {
+                let mut out = out;
+                merged(model, base, &tensors[at].name, rows.clone(), out.reborrow())?;
+                look.as_ref().map_or(Ok(()), |look| look.see(&tensors[at], rows, out))
+            }
             Some(whole) => {
                 let columns = tensors[at].dims().1;
                 kernels::widen(out, whole[at].view().slice(rows.start * columns..rows.end * columns))
@@ -217,8 +252,12 @@ impl Body for Write {
         pour(&tensors, &mut writer, windows, &make, &mut progress)?;
         writer.commit()?;
         watch.finish();
+        let swallowed = look.and_then(|look| look.words(dtype, matches!(self.learnt, Some(Learnt::Adapter))));
         let bytes = job.wrote(&path)?;
         job.watch.saved(self.what, &path, bytes);
+        if let Some(words) = swallowed {
+            job.watch.note(&words);
+        }
         Ok(())
     }
 }
@@ -230,6 +269,7 @@ fn merge_all(
     tensors: &[Tensor],
     float: Float,
     window: &mut Buf,
+    look: Option<&Swallowed<'_>>,
     pool: &dyn Pool,
 ) -> Result<Vec<Buf>> {
     tensors
@@ -240,7 +280,8 @@ fn merge_all(
             for rows in merge_windows(tensor) {
                 let elements = rows.start * columns..rows.end * columns;
                 let mut part = window.view_mut().slice(0..elements.len());
-                merged(model, base, &tensor.name, rows, part.reborrow())?;
+                merged(model, base, &tensor.name, rows.clone(), part.reborrow())?;
+                look.map_or(Ok(()), |look| look.see(tensor, rows, part.reborrow()))?;
                 let to = whole.view_mut().slice(elements);
                 match float {
                     Float::F32 => kernels::copy(to, part.as_view())?,

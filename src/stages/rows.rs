@@ -152,6 +152,15 @@ impl Rows {
         }
     }
 
+    /// Passes over these rows in a training; without the rows, what `epochs=` says, or one.
+    pub fn epochs(&self, length: Length, accum: usize) -> f64 {
+        match (length, &self.encoded) {
+            (Length::Epochs(epochs), _) => epochs as f64,
+            (Length::Steps(_), None) => 1.0,
+            (Length::Steps(steps), Some(_)) => steps as f64 / self.total_steps(Length::Epochs(1), accum).max(1) as f64,
+        }
+    }
+
     /// The largest micro-batch that the run will see, in each respect: the ragged last ones and a short `steps=` count.
     pub fn largest_of_run(&self, length: Length, accum: usize) -> Result<Largest> {
         let Some(encoded) = &self.encoded else { return Ok(self.up_to(self.assumed(), None)) };
@@ -255,8 +264,16 @@ impl Rows {
 
     /// Adds to a fault of a step which rows it met.
     pub fn name_rows(&self, encoded: &Encoded, rows: &[u32], fault: Fault) -> Fault {
+        match self.named(encoded, rows) {
+            None => fault,
+            Some(places) => fault.note(format!("the step learnt from {places}")),
+        }
+    }
+
+    /// Files and lines of the first of some rows; none where no row is known.
+    pub fn named(&self, encoded: &Encoded, rows: &[u32]) -> Option<String> {
         let places = self.places(encoded, rows, NAMED);
-        if places.is_empty() { fault } else { fault.note(format!("the step learnt from {}", places.join(", "))) }
+        (!places.is_empty()).then(|| places.join(", "))
     }
 }
 

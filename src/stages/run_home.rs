@@ -6,7 +6,8 @@ use crate::store;
 use crate::text::Fault;
 
 /// What a run writes in its folder beside what stages save there.
-const OWN: [&str; 4] = ["manifest.json", "memory.json", "metrics.jsonl", "timing.jsonl"];
+const OWN: [&str; 7] =
+    ["checkpoints", "manifest.json", "memory.json", "metrics.jsonl", "process.json", "progress.json", "timing.jsonl"];
 
 /// The folder of this run, as far as it is known before it starts.
 #[derive(Debug, Clone)]
@@ -15,17 +16,36 @@ pub struct RunHome {
     folder: PathBuf,
     /// It is the run's folder itself; else runs get folders by the time in it, and `latest` points at the newest.
     exact: bool,
+    /// What an earlier process of the run made, with links followed; none: there was no earlier one.
+    made: Option<Vec<PathBuf>>,
 }
 
 impl RunHome {
     /// `runs/<stem>`, below which each run has a folder by its time.
     pub fn of(stem: &str) -> Self {
-        RunHome { folder: store::resolved(&Path::new("runs").join(stem)), exact: false }
+        RunHome { folder: store::resolved(&Path::new("runs").join(stem)), exact: false, made: None }
     }
 
     /// `--run-dir`
     pub fn exactly(folder: &Path) -> Self {
-        RunHome { folder: store::resolved(folder), exact: true }
+        RunHome { folder: store::resolved(folder), exact: true, made: None }
+    }
+
+    /// The folder of a run that is taken up again, with the folders that it has made.
+    pub fn of_earlier(folder: &Path, made: &[PathBuf]) -> Self {
+        let made = made.iter().map(|path| store::resolved(path)).collect();
+        RunHome { made: Some(made), ..Self::exactly(folder) }
+    }
+
+    /// Whether a run is taken up again.
+    pub fn is_earlier(&self) -> bool {
+        self.made.is_some()
+    }
+
+    /// Whether an earlier process of this run made what lies at `path`.
+    pub fn made(&self, path: &Path) -> bool {
+        let real = store::resolved(path);
+        self.made.iter().flatten().any(|known| *known == real)
     }
 
     /// The run's folder, or the one that it will lie in.

@@ -1,6 +1,7 @@
 //! `sample`: writes on from a prompt, so that a person sees what changed.
 
 use super::bridge::{holdings_of, packing};
+use super::watch::stopped;
 use super::world::{blame, idle, none_idle};
 use super::{Body, Job, Lowered, Refusal, Stage, World};
 use crate::data::{ChatTemplate, Decoder, PromptStyle, render_prompt};
@@ -127,7 +128,11 @@ impl Body for WriteOn {
         };
         let pool = job.pool();
         let model = job.borrow(self.id)?;
-        let answer = model::generate(model, &ids, &self.settings, &pool, &mut |_| true)?;
+        let stop = job.stop();
+        let answer = model::generate(model, &ids, &self.settings, &pool, &mut |_| !stop())?;
+        if stop() {
+            return Err(stopped("interrupted while an answer was being written"));
+        }
         let text = decoder.decode(&answer)?;
         job.watch.sample(&prompt, &text);
         Ok(())

@@ -23,7 +23,7 @@ impl Stage for SaveAdapter {
         let Some(id) = step.input("model") else { return Err(Vec::new()) };
         let Some(settings) = &model.adapter else { return Err(Vec::new()) };
         let path = step.args.path("path");
-        let overwrite = step.args.flag("overwrite");
+        let overwrite = world.may_replace(step, path.as_deref(), "adapter");
         match &path {
             Some(path) => world.output(step, path, overwrite)?,
             None => world.output_in_run(step, "adapter", overwrite)?,
@@ -70,11 +70,12 @@ impl Body for Write {
     fn run(self: Box<Self>, job: &mut Job<'_>) -> Result<()> {
         job.enter("write")?;
         let path = self.path.unwrap_or_else(|| job.run_dir.join("adapter"));
-        let model = job.borrow(self.id)?;
+        let (model, watch) = job.borrow_and_watch(self.id)?;
         let Some(adapter) = &model.adapter else {
             return Err(Fault::new("adapter.none", "this model has no adapter to save"));
         };
         let mut writer = peft::AdapterWriter::create(&path, self.overwrite, &self.folder)?;
+        watch.making(&path, writer.identity())?;
         for (module, pair) in adapter.iter() {
             for (half, matrix) in [("lora_A", &pair.a), ("lora_B", &pair.b)] {
                 storable(&format!("{module}.{half}"), matrix.view().cpu::<f32>()?, Float::F32)?;

@@ -1,24 +1,17 @@
-//! What `train lora` and `train full` share: settings, data, what is held, the loop.
-
-use std::time::Instant;
+//! What `train lora` and `train full` share: settings, data, what is held.
 
 use super::bridge::{holdings_of, packing};
-use super::rows::{Rows, micro};
+use super::checkpoint::{self, Every, Keeping, Sizes};
+use super::rows::Rows;
+use super::train_loop::Loop;
 use super::world::{ModelDesc, blame, idle};
-use super::{Body, Count, Desc, EvalSeen, Job, Lowered, Refusal, StepSeen, World};
+use super::{Desc, Lowered, Refusal, World};
 use crate::data::Length;
-use crate::memory::Phase;
-use crate::model::{self, Extent, Way};
-use crate::plan::{Step, Unit, Val, ValueId};
-use crate::text::{Diagnostic, Fault, Result, Severity};
-use crate::train::{self, Optim, Schedule, Settings, Trainable, Trainer, Warmup};
-
-/// How often held-out rows are scored.
-#[derive(Debug, Clone, Copy)]
-enum Every {
-    Steps(u64),
-    Epochs(f64),
-}
+use crate::memory::{Kept, Phase};
+use crate::model::{self, Way};
+use crate::plan::{Step, Unit, Val};
+use crate::text::{Diagnostic, Fault, Severity};
+use crate::train::{self, Optim, Schedule, Settings, Trainable, Warmup};
 
 /// Lowers a training stage whose trainable part is known.
 pub fn lower(
@@ -41,6 +34,7 @@ pub fn lower(
             idle
         }));
     }
+    let keeping = Keeping::of(step, data.held.is_some())?;
     let total = data.train.total_steps(length, settings.accum);
     if total == 0 {
         return Err(vec![
@@ -77,24 +71,55 @@ pub fn lower(
     }
     world.target.resize(&mut holdings, model.form);
     let adapter: Vec<_> = holdings.iter().filter(|holding| holding.name == "adapter").cloned().collect();
+    let fail = |fault: Fault| vec![blame(step, "keep_last", &fault)];
+    let sizes = match keeping.every {
+        None => None,
+        Some(_) => {
+            let state = train::state_specs(&model.shape, &trainable, settings.optim).map_err(fail)?;
+            let stopped = world.facts.run_home().is_some_and(|home| home.is_earlier());
+            let sizes = Sizes::of(state, &keeping, total, data.train.epochs(length, settings.accum), stopped);
+            Some(sizes.map_err(fail)?)
+        }
+    };
+    let beside = sizes.as_ref().and_then(Sizes::beside_steps);
     let way = if trainable == Trainable::Full { Way::Weights } else { Way::Inputs };
     let mut learning = holdings.clone();
     learning.extend(packing(&model.shape, extent, learnt.window, way, world.target));
+    learning.extend(beside.clone());
     let mut phases = vec![Phase::new("step", learning)];
     if let Some(scored) = &scored {
         // The trainer's buffers stay; its products do not come in a score.
-        holdings.extend(packing(&model.shape, scored.extent, scored.window, Way::Forward, world.target));
-        phases.push(Phase::new("evaluate", holdings));
+        let mut scoring = holdings.clone();
+        scoring.extend(packing(&model.shape, scored.extent, scored.window, Way::Forward, world.target));
+        scoring.extend(beside);
+        phases.push(Phase::new("evaluate", scoring));
+    }
+    if let Some(sizes) = &sizes {
+        phases.extend(sizes.phases(&holdings));
+        checkpoint::writes(world, sizes);
     }
     match &trainable {
         Trainable::NewLora(lora) | Trainable::Lora(lora) => model.adapter = Some(lora.clone()),
         Trainable::Full => model.retrained = Some(step.line),
     }
     model.holdings.extend(adapter);
-    let keeps = vec![world.kept(output, model.holdings.clone())];
+    let mut keeps = vec![world.kept(output, model.holdings.clone())];
+    keeps.extend(sizes.as_ref().and_then(Sizes::after).map(|left| Kept { holdings: vec![left], until: usize::MAX }));
     world.describe(output, Desc::Model(Box::new(model)));
-    let body =
-        Loop { stage: step.stage.clone(), input, output, trainable, settings, length, total, extent, every, data };
+    let body = Loop {
+        stage: step.stage.clone(),
+        input,
+        output,
+        trainable,
+        settings,
+        length,
+        total,
+        extent,
+        every,
+        keeping,
+        sizes,
+        data,
+    };
     Ok(Lowered { phases, keeps, body: Box::new(body) })
 }
 
@@ -125,9 +150,9 @@ fn offloads(step: &Step, world: &mut World<'_>, model: &ModelDesc) -> Result<boo
 }
 
 /// The rows that training sees, and those it is scored on.
-struct Data {
-    train: Rows,
-    held: Option<Rows>,
+pub(super) struct Data {
+    pub train: Rows,
+    pub held: Option<Rows>,
 }
 
 impl Data {
@@ -161,11 +186,7 @@ fn settings(step: &Step) -> Result<(Settings, Length, Every), Refusal> {
         Val::Quantity(percent, _) => Warmup::Percent(*percent),
         _ => Warmup::Steps(0),
     };
-    let every = match args.val("eval_every") {
-        Val::Quantity(steps, Unit::Steps) => Every::Steps((*steps as u64).max(1)),
-        Val::Quantity(epochs, _) if *epochs > 0.0 => Every::Epochs(*epochs),
-        _ => Every::Epochs(1.0),
-    };
+    let every = Every::of(args.val("eval_every")).unwrap_or(Every::Epochs(1.0));
     let settings = Settings {
         length: match length {
             Length::Epochs(epochs) => train::Length::Epochs(epochs),
@@ -191,7 +212,7 @@ fn settings(step: &Step) -> Result<(Settings, Length, Every), Refusal> {
         offload: false,
         free_logits: args.flag("free_logits"),
         fused_step: args.get("fused_step").is_some() && args.flag("fused_step"),
-        eval_every: None,
+        skip_not_finite: args.text("on_nan") == Some("skip"),
     };
     Ok((settings, length, every))
 }
@@ -220,114 +241,4 @@ pub fn too_long(step: &Step, longest: usize, model: &ModelDesc) -> Diagnostic {
     )
     .label(step.name_span, "meets that row here")
     .help(format!("on `load data`: max_len={most} long=truncate, long=split or long=drop"))
-}
-
-/// The loop around the trainer.
-struct Loop {
-    stage: String,
-    input: ValueId,
-    output: ValueId,
-    trainable: Trainable,
-    settings: Settings,
-    length: Length,
-    total: u64,
-    extent: Extent,
-    every: Every,
-    data: Data,
-}
-
-impl Body for Loop {
-    fn run(self: Box<Self>, job: &mut Job<'_>) -> Result<()> {
-        job.enter("step")?;
-        let pool = job.pool();
-        let model = job.take(self.input)?;
-        let accum = self.settings.accum;
-        let mut trainer = Trainer::new(model, &self.trainable, self.settings.clone(), self.total, self.extent, &pool)?;
-        self.score(&mut trainer, job, 0)?;
-
-        let encoded = self.data.train.encoded()?;
-        let plan = self.data.train.batches(&encoded)?;
-        let mut windows_of = (u64::MAX, 1u64);
-        let mut done = 0.0f64;
-        let mut scored_at = 0;
-        let mut passed_over = 0u64;
-        for window in plan.walk(self.length, accum, crate::data::Cursor::default()) {
-            if windows_of.0 != window.at.epoch {
-                windows_of =
-                    (window.at.epoch, (plan.epoch(window.at.epoch).len() as u64).div_ceil(accum as u64).max(1));
-            }
-            let before = done;
-            done = window.at.epoch as f64 + (window.at.window + 1) as f64 / windows_of.1 as f64;
-            if window.counted == 0 {
-                passed_over += 1;
-                continue;
-            }
-            let started = Instant::now();
-            let learnt = train::Window {
-                micros: window.micros().map(|rows| micro(&encoded.tokens, rows)).collect(),
-                epoch: done,
-            };
-            let report =
-                trainer.step(&learnt).map_err(|fault| self.data.train.name_rows(&encoded, &learnt.rows(), fault))?;
-            job.watch.step(&StepSeen {
-                step: report.step,
-                steps: self.total,
-                epoch: report.epoch,
-                loss: report.loss,
-                lr: report.lr,
-                grad_norm: report.grad_norm,
-                tokens: report.tokens,
-                counted: report.counted,
-                seconds: started.elapsed().as_secs_f64(),
-            });
-            if self.due(report.step, before, done) {
-                self.score(&mut trainer, job, report.step)?;
-                scored_at = report.step;
-            }
-        }
-        trainer.sound()?;
-        let steps = trainer.cursor().step;
-        if scored_at != steps {
-            self.score(&mut trainer, job, steps)?;
-        }
-        if passed_over > 0 {
-            job.watch.note(&format!("{passed_over} windows had no token that counts, and made no step"));
-        }
-        job.put(self.output, trainer.into_model());
-        Ok(())
-    }
-}
-
-impl Loop {
-    /// Whether held-out rows are scored after this step.
-    fn due(&self, step: u64, before: f64, after: f64) -> bool {
-        match self.every {
-            Every::Steps(n) => step.is_multiple_of(n),
-            // A quarter epoch is never exactly a quarter in floating point.
-            Every::Epochs(epochs) => ((after + 1e-9) / epochs).floor() > ((before + 1e-9) / epochs).floor(),
-        }
-    }
-
-    fn score(&self, trainer: &mut Trainer, job: &mut Job<'_>, step: u64) -> Result<()> {
-        let Some(held) = &self.data.held else { return Ok(()) };
-        job.enter("evaluate")?;
-        let encoded = held.encoded()?;
-        let batches = held.epoch(&encoded)?;
-        let total = batches.len() as u64;
-        let watch = &mut job.watch;
-        let eval = trainer.evaluate(&mut (0..batches.len()).map(|at| {
-            watch.progress("scoring", at as u64, total, Count::Batches);
-            Ok(micro(&encoded.tokens, batches.micro(at)))
-        }))?;
-        watch.finish();
-        if !eval.loss.is_finite() {
-            return Err(match step {
-                0 => super::eval::not_finite(eval.loss),
-                _ => super::eval::not_finite(eval.loss).help("a lower `lr=`, or a longer `warmup=`"),
-            });
-        }
-        let seen = EvalSeen { step: Some(step), loss: eval.loss, perplexity: eval.perplexity, counted: eval.counted };
-        job.watch.eval(&self.stage, &seen);
-        job.enter("step")
-    }
 }

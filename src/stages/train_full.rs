@@ -13,6 +13,10 @@ impl Stage for TrainFull {
         "train full"
     }
 
+    fn learns(&self) -> bool {
+        true
+    }
+
     fn lower(&self, step: &Step, world: &mut World<'_>) -> Result<Lowered, Refusal> {
         let model = world.model(step)?;
         if let Some(span) = model.mapped_by {
@@ -60,6 +64,17 @@ fn fusable(step: &Step) -> Result<(), Refusal> {
                 .label(at("fused_step"), "updates with each batch")
                 .label(at("accum"), "adds up several")
                 .help("accum=1 and a larger `batch=`, or leave `fused_step` out"),
+        );
+    }
+    if step.args.text("on_nan") == Some("skip") {
+        wrong.push(
+            Diagnostic::error(
+                "train.fused",
+                "`fused_step` cannot pass over a step: blocks above are updated when a gradient shows not to be finite",
+            )
+            .label(at("fused_step"), "updates before that")
+            .label(at("on_nan"), "would take the updates back")
+            .help("leave `on_nan=skip` out, or `fused_step`"),
         );
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }

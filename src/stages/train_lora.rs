@@ -14,6 +14,10 @@ impl Stage for TrainLora {
         "train lora"
     }
 
+    fn learns(&self) -> bool {
+        true
+    }
+
     fn lower(&self, step: &Step, world: &mut World<'_>) -> Result<Lowered, Refusal> {
         let model = world.model(step)?;
         let asked = asked(step)?;

@@ -233,6 +233,14 @@ impl<'a> World<'a> {
         self.writes.push((path.unwrap_or_default(), bytes));
     }
 
+    /// Whether a folder that stands there may give way to what a save makes: it says so, or an earlier process of the
+    /// same run made it.
+    pub fn may_replace(&self, step: &Step, path: Option<&Path>, name: &str) -> bool {
+        let home = self.facts.run_home();
+        let place = path.map(Path::to_owned).or_else(|| home.as_ref()?.place(Path::new(name)));
+        step.args.flag("overwrite") || home.zip(place).is_some_and(|(home, place)| home.made(&place))
+    }
+
     fn writable(&mut self, step: &Step, path: &Path, overwrite: bool) -> Result<(), Refusal> {
         match store::check_output(path, OutputKind::Folder, overwrite) {
             Err(fault) if fault.code == "output.exists" => {

@@ -10,12 +10,14 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use tempfile::{TempDir, TempPath};
 
 use crate::text::{Fault, Result};
 use early::EarlySync;
 
 pub(super) use leftovers::clear as clear_leftovers;
+pub use leftovers::clear_all as clear_all_leftovers;
 
 /// Bytes that an open [`AtomicFile`] holds back before it writes.
 pub const WRITE_BUFFER: usize = 1 << 20;
@@ -178,6 +180,30 @@ impl Write for AtomicFile {
     }
 }
 
+/// What tells a file or folder from any other that bears its name later: a rename keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    /// None where nothing is there, or the system has no such numbers.
+    pub fn of(path: &Path) -> Option<Self> {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            let meta = fs::metadata(path).ok()?;
+            Some(Identity { device: meta.dev(), inode: meta.ino() })
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = path;
+            None
+        }
+    }
+}
+
 /// A folder whose files are written under `.NAME.tmp-…` beside it, and which takes its name whole.
 ///
 /// With `overwrite` an old folder stays until the new one is complete; then it is renamed aside, the new one takes
@@ -204,6 +230,11 @@ impl AtomicFolder {
             .map_err(|e| write_fault("create a folder in", &parent, &e))?;
         let claim = leftovers::claim(temp.path());
         Ok(AtomicFolder { temp, _claim: claim, shown: path.to_owned(), destination, overwrite })
+    }
+
+    /// What the folder will be known by under its name, which is what it is known by now.
+    pub fn identity(&self) -> Option<Identity> {
+        Identity::of(self.temp.path())
     }
 
     /// Starts the file `name` in the folder. `name` is a plain file name.

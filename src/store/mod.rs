@@ -16,14 +16,18 @@ mod near;
 pub mod peft;
 pub mod safetensors;
 mod source;
+mod state;
 mod types;
 mod writer;
 
-pub use atomic::{AtomicFile, AtomicFolder, OutputKind, WRITE_BUFFER, check_output, resolved, write};
+pub use atomic::{
+    AtomicFile, AtomicFolder, Identity, OutputKind, WRITE_BUFFER, check_output, clear_all_leftovers, resolved, write,
+};
 pub use cache::{Cache, HASH_BUFFER, Sum, sum_of};
 pub use disk::{Mapped, WINDOW};
 pub use glob::{expand, is_pattern};
 pub use near::near_path;
 pub use source::{CARRIED, HfTokenizer, ModelSource, TensorEntry, TokenizerSource};
+pub use state::{Bits, BitsMut, State, StateWriter, state_bytes};
 pub use types::{StoredType, TensorInfo};
 pub use writer::{DEFAULT_SHARD, ModelPlan, ModelWriter};

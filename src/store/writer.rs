@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::AtomicFolder;
 use super::safetensors::{SafetensorsWriter, TensorSink, header_bytes};
 use super::types::TensorInfo;
+use super::{AtomicFolder, Identity};
 use crate::text::{Fault, Result};
 
 /// The most bytes of tensors in one file, unless one tensor alone is larger: 5 GB, as the field has it.
@@ -159,6 +159,11 @@ impl ModelWriter {
         }
         let shards = shards.iter().map(|shard| (shard.name.clone(), plan.tensors_of(shard).to_vec())).collect();
         Ok(ModelWriter { folder, shards, open: None, sound: true })
+    }
+
+    /// What the folder will be known by; see [`AtomicFolder::identity`].
+    pub fn identity(&self) -> Option<Identity> {
+        self.folder.identity()
     }
 
     /// The tensor to be written next.

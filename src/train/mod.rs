@@ -11,5 +11,5 @@ mod tests;
 
 pub use evaluate::{Eval, Evaluator, evaluation};
 pub use settings::{Length, Optim, Schedule, Settings, Warmup};
-pub use trainer::{Cursor, StepReport, Trainable, Trainer, grows_with, planned};
+pub use trainer::{Cursor, PARAMETER, StepReport, Trainable, Trainer, grows_with, planned, state_specs};
 pub use window::{Micro, Window, Windows};

@@ -44,17 +44,9 @@ pub(super) fn make<T>(shapes: &[Vec<usize>], optim: Optim, make: Make<'_, T>) ->
     Ok(pairs)
 }
 
-impl Pair {
-    /// One AdamW step of the parameter `p`, whose gradient is `g`.
-    pub fn update(&mut self, p: ViewMut<'_>, g: View<'_>, lr: f64, step: u64, clip: f32, rule: &AdamW) -> Result<()> {
-        match self {
-            Pair::Wide { m, v } => adamw(p, m.view_mut(), v.view_mut(), g, lr, step, clip, rule),
-            Pair::Eight { m, v } => adamw8(p, m.view_mut(), v.view_mut(), g, lr, step, clip, rule),
-        }
-    }
-
+impl<T> Pair<T> {
     /// What a checkpoint has to hold of it, under `m.NAME` and `v.NAME`; scales end in `.absmax`.
-    pub fn state(&self, name: &str) -> Vec<(String, &Buf)> {
+    pub fn state(&self, name: &str) -> Vec<(String, &T)> {
         match self {
             Pair::Wide { m, v } => vec![(format!("m.{name}"), m), (format!("v.{name}"), v)],
             Pair::Eight { m, v } => vec![
@@ -63,6 +55,16 @@ impl Pair {
                 (format!("v.{name}"), &v.codes),
                 (format!("v.{name}.absmax"), &v.absmax),
             ],
+        }
+    }
+}
+
+impl Pair {
+    /// One AdamW step of the parameter `p`, whose gradient is `g`.
+    pub fn update(&mut self, p: ViewMut<'_>, g: View<'_>, lr: f64, step: u64, clip: f32, rule: &AdamW) -> Result<()> {
+        match self {
+            Pair::Wide { m, v } => adamw(p, m.view_mut(), v.view_mut(), g, lr, step, clip, rule),
+            Pair::Eight { m, v } => adamw8(p, m.view_mut(), v.view_mut(), g, lr, step, clip, rule),
         }
     }
 

@@ -62,10 +62,10 @@ pub struct Settings {
     /// Never hold the logits of more than a window of tokens.
     pub free_logits: bool,
     /// Full training alone: update each block in the backward pass, so that one block's gradients exist at a time.
-    /// Without accumulation and clipping.
+    /// Without accumulation and clipping, and without `skip_not_finite`: an update cannot be taken back.
     pub fused_step: bool,
-    /// Optimizer steps between looks at held-out rows; the loop around the trainer reads it.
-    pub eval_every: Option<u64>,
+    /// Make no update in a step whose loss or gradient is not finite, and go on; else such a step is an error.
+    pub skip_not_finite: bool,
 }
 
 impl Default for Settings {
@@ -86,7 +86,7 @@ impl Default for Settings {
             offload: false,
             free_logits: false,
             fused_step: false,
-            eval_every: None,
+            skip_not_finite: false,
         }
     }
 }

@@ -6,7 +6,7 @@ use super::evaluate::{Eval, evaluate_in};
 use super::moments::Pair;
 use super::settings::{Optim, Settings};
 use super::window::{Micro, Window};
-use crate::kernels::{self, AdamW, Buf, Key, Pool, ViewMut, sum_squares};
+use crate::kernels::{self, AdamW, Buf, Key, Pool, Spec, ViewMut, sum_squares};
 use crate::model::{
     Adapter, Extent, Float, Form, FullGradients, Gradients, Keep, Laid, LoraSettings, Make, Model, Need, OFFLOADED,
     Pass, Planned, Proj, Shape, Weight, backward, backward_fused, forward, plan, score, score_backward, specs, take,
@@ -39,14 +39,15 @@ pub struct StepReport {
     /// From 1.
     pub step: u64,
     pub epoch: f64,
-    /// Mean over the window's counted tokens, in nats; 0 of a skipped step.
+    /// Mean over the window's counted tokens, in nats; 0 where none counts.
     pub loss: f64,
     pub lr: f64,
     /// Before clipping.
     pub grad_norm: f64,
     pub tokens: u64,
     pub counted: u64,
-    /// No token of the window counted, so nothing was learnt and nothing changed.
+    /// Nothing was learnt and nothing changed: no token of the window counted, or loss or gradient were not finite and
+    /// such steps are passed over.
     pub skipped: bool,
 }
 
@@ -96,7 +97,7 @@ fn like_parameters<T>(
             let pairs = Adapter::make_as(shape, lora, holding, make)?;
             Ok(pairs.into_iter().flatten().flat_map(|pair| [pair.a, pair.b]).collect())
         }
-        None => shape.tensors().iter().map(|tensor| make(holding, crate::kernels::Spec::f32(&tensor.shape))).collect(),
+        None => shape.tensors().iter().map(|tensor| make(holding, Spec::f32(&tensor.shape))).collect(),
     }
 }
 
@@ -133,6 +134,31 @@ pub fn planned(
     list.extend(specs(shape, form, &need(trainable, settings, extent, threads))?);
     Ok(list)
 }
+
+/// The tensors of [`Trainer::state`], by name and in its order, before there is a trainer.
+pub fn state_specs(shape: &Shape, trainable: &Trainable, optim: Optim) -> Result<Vec<(String, Spec)>> {
+    let make: Make<'_, Spec> = &mut |_, spec| Ok(spec);
+    let params = like_parameters(shape, trainable, "parameters", make)?;
+    let names: Vec<String> = match trainable.lora() {
+        Some(lora) => {
+            let halves = |(module, ..): (String, usize, usize)| {
+                [format!("{module}.lora_A.weight"), format!("{module}.lora_B.weight")]
+            };
+            lora.modules(shape).into_iter().flat_map(halves).collect()
+        }
+        None => shape.tensors().iter().map(|tensor| tensor.name.clone()).collect(),
+    };
+    let pairs = moments(shape, trainable, optim, make)?;
+    let mut list = Vec::with_capacity(3 * names.len());
+    for ((name, param), pair) in names.iter().zip(params).zip(&pairs) {
+        list.push((format!("{PARAMETER}{name}"), param));
+        list.extend(pair.state(name).into_iter().map(|(name, spec)| (name, spec.clone())));
+    }
+    Ok(list)
+}
+
+/// How the names of parameters begin in [`Trainer::state`]: what is left of a state once training is over.
+pub const PARAMETER: &str = "param.";
 
 /// Which arguments a holding grows with, in the words of the stages.
 pub fn grows_with(holding: &str) -> &'static str {
@@ -198,10 +224,13 @@ impl Trainer {
                 _ => {
                     let loss = self.learn(window, counted)? / counted as f64;
                     let norm = self.norm()?;
-                    if !loss.is_finite() || !norm.is_finite() {
+                    if loss.is_finite() && norm.is_finite() {
+                        self.update(lr, norm)?;
+                    } else if self.settings.skip_not_finite {
+                        report.skipped = true;
+                    } else {
                         return Err(self.not_finite(loss, norm));
                     }
-                    self.update(lr, norm)?;
                     (loss, norm)
                 }
             };
@@ -317,8 +346,11 @@ impl Trainer {
                 .help("load the model from its source again, or in another `dtype=`");
         }
         fault
-            .note("this step updated nothing; the update before it went too far")
-            .help("a lower `lr=`, or a longer `warmup=`")
+            .note("this step updated nothing; the update before it went too far, or its rows cannot be learnt from")
+            .help(match self.settings.fused_step {
+                true => "a lower `lr=`, or a longer `warmup=`",
+                false => "a lower `lr=`, or a longer `warmup=`; `on_nan=skip` passes over such steps",
+            })
     }
 
     /// Refuses parameters that the last update has broken.
@@ -365,7 +397,7 @@ impl Trainer {
         let names = parameters(&self.model, &self.grads);
         let mut list = Vec::with_capacity(3 * names.len());
         for ((name, param), moments) in names.into_iter().zip(&self.moments) {
-            list.push((format!("param.{name}"), param));
+            list.push((format!("{PARAMETER}{name}"), param));
             list.extend(moments.state(&name));
         }
         list
@@ -376,13 +408,20 @@ impl Trainer {
         let names: Vec<String> = parameters(&self.model, &self.grads).into_iter().map(|(name, _)| name).collect();
         let params = parameters_mut(&mut self.model, &self.grads);
         for ((name, p), moments) in names.iter().zip(params).zip(&mut self.moments) {
-            read(&format!("param.{name}"), p.view_mut())?;
+            read(&format!("{PARAMETER}{name}"), p.view_mut())?;
             for (name, buf) in moments.state_mut(name) {
                 read(&name, buf.view_mut())?;
             }
         }
         self.cursor = cursor;
         Ok(())
+    }
+
+    /// Puts parameters in the place of the trainer's own, as `read` fills them by the names of [`Trainer::state`].
+    pub fn replace_parameters(&mut self, read: &mut dyn FnMut(&str, ViewMut<'_>) -> Result<()>) -> Result<()> {
+        let names: Vec<String> = parameters(&self.model, &self.grads).into_iter().map(|(name, _)| name).collect();
+        let params = parameters_mut(&mut self.model, &self.grads);
+        names.iter().zip(params).try_for_each(|(name, p)| read(&format!("{PARAMETER}{name}"), p.view_mut()))
     }
 }
 

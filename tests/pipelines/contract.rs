@@ -257,6 +257,7 @@ fn the_run_folder_holds_what_is_documented() {
         "timing.jsonl",
         "memory.json",
         "process.json",
+        "progress.json",
         "adapter/adapter_config.json",
         "adapter/adapter_model.safetensors",
     ] {
@@ -265,7 +266,9 @@ fn the_run_folder_holds_what_is_documented() {
     let read =
         |name: &str| -> Value { serde_json::from_slice(&fs::read(latest.join(name)).expect("a file")).expect("JSON") };
     let manifest = read("manifest.json");
-    keys(&manifest, &["version", "tunepipe", "machine", "pipeline", "used", "params", "overrides", "stages", "inputs"]);
+    let all =
+        ["version", "tunepipe", "machine", "pipeline", "used", "params", "overrides", "stages", "inputs", "asked"];
+    keys(&manifest, &all);
     assert_eq!(manifest["pipeline"]["text"], fs::read_to_string(desk.path("r.tp")).expect("text"));
     let inputs = manifest["inputs"].as_object().expect("hashes");
     for name in ["rows.jsonl", "model/config.json", "model/model.safetensors", "model/tokenizer.json"] {

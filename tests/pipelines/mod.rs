@@ -19,6 +19,7 @@ mod published;
 mod quickstart;
 mod real;
 mod recipes;
+mod resume;
 mod saving;
 mod terminal;
 mod verbs;

@@ -234,3 +234,33 @@ fn no_save_goes_into_the_folder_of_a_run() {
     let told = desk.tunepipe(&["run", "-q", "r.tp", "--run-dir", "old"]).ended(1);
     assert!(told.err.contains("output.exists"), "{}", told.err);
 }
+
+/// Steps that are far smaller than a 16-bit weight's own are gone when they are saved, and that is said.
+#[test]
+fn what_rounding_takes_back_is_said() {
+    let desk = Desk::new();
+    let run = |name: &str, training: &str, save: &str| {
+        desk.write(
+            &format!("{name}.tp"),
+            &format!("tunepipe 1\nload model \"model\" dtype=f32\nload data \"rows.jsonl\" format=completion\n{training}\n{save}\n"),
+        );
+        let told = desk.tunepipe(&["run", &format!("{name}.tp"), "--run-dir", &format!("runs/{name}")]).ended(0);
+        assert!(!told.err.contains("over the plan"), "{}", told.err);
+        told.err.contains("of the weights that training moved are what they were before")
+    };
+    let (small, large) = ("steps=2 batch=4 lr=1e-8 weight_decay=0", "steps=2 batch=4 lr=1e-2");
+    for (at, (save, low)) in [("bf16", ""), ("bf16", "low_ram"), ("f16", "low_ram")].into_iter().enumerate() {
+        let merged = |to: &str| format!("save merged \"out/{to}{at}\" dtype={save} {low}");
+        assert!(run(&format!("small{at}"), &format!("train lora {small}"), &merged("small")), "{save} {low}");
+        assert!(!run(&format!("large{at}"), &format!("train lora {large}"), &merged("large")), "{save} {low}");
+    }
+    assert!(!run("wide", &format!("train lora {small}"), "save merged \"out/wide\" dtype=f32"));
+    assert!(run("full", &format!("train full {small}"), "save model \"out/full\" dtype=bf16"));
+    assert!(!run("all", &format!("train full {large}"), "save model \"out/all\" dtype=bf16"));
+    // What was really lost: of weights that were in bf16 before, nothing has moved at all.
+    let (source, saved) = (tensors(&desk.path("model")), tensors(&desk.path("out/full")));
+    assert!(saved.iter().all(|(name, tensor)| {
+        let was = source[name].values.iter().map(|x| half::bf16::from_f32(*x).to_f32());
+        was.zip(&tensor.values).filter(|(was, now)| was != *now).count() * 20 < tensor.values.len()
+    }));
+}

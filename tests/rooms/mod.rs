@@ -38,6 +38,7 @@ const DOORS: &[(&str, &str)] = &[
     ("indicatif", "run"),
     ("similar", "cli"),
     ("jiff", "run"),
+    ("signal_hook", "run"),
 ];
 
 fn files(folder: &Path, out: &mut Vec<PathBuf>) {

@@ -30,6 +30,18 @@ pub(in crate::store) fn clear(destination: &Path) {
     }
 }
 
+/// As [`clear`], of every destination in a folder.
+pub fn clear_all(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str().and_then(|name| name.strip_prefix('.')) else { continue };
+        let of = ["tmp", "old"].into_iter().find_map(|word| name.rsplit_once(&format!(".{word}-")));
+        if let Some((destination, _)) = of {
+            clear(&folder.join(destination));
+        }
+    }
+}
+
 /// Siblings that a writer of `destination` made, and that no living one claims.
 fn abandoned(destination: &Path, word: &str) -> Vec<PathBuf> {
     let prefix = temp_prefix(destination, word);

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::{AdapterConfig, CONFIG, Half, WEIGHTS, WRAPPER};
-use crate::store::AtomicFolder;
 use crate::store::safetensors::{SafetensorsWriter, TensorSink, header_bytes};
 use crate::store::types::{StoredType, TensorInfo};
 use crate::store::writer::pretty;
+use crate::store::{AtomicFolder, Identity};
 use crate::text::{Fault, Result};
 
 const METADATA: [(&str, &str); 1] = [("format", "pt")];
@@ -85,6 +85,11 @@ impl AdapterWriter {
         }
         let weights = SafetensorsWriter::create(folder.file(WEIGHTS)?, &tensors, &METADATA)?;
         Ok(AdapterWriter { folder, weights })
+    }
+
+    /// What the folder will be known by; see [`AtomicFolder::identity`].
+    pub fn identity(&self) -> Option<Identity> {
+        self.folder.identity()
     }
 
     /// Writes the next matrix: A then B of each module, in the plan's order.

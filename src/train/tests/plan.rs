@@ -1,6 +1,7 @@
 //! Planned is taken, to the byte and by holding.
 
 use super::*;
+use crate::kernels::Spec;
 use crate::model::tests::{Recorder, totals};
 
 #[test]
@@ -48,6 +49,28 @@ fn an_evaluator_takes_what_was_planned() {
         let threads = rayon::current_num_threads();
         let plan = evaluation(&shape, form, Some(&lora(&[Proj::V])), data.extent(), threads).expect("a plan");
         assert_eq!(pool.totals(), totals(plan.iter().map(|(holding, spec)| (*holding, spec))));
+    }
+}
+
+/// What a checkpoint takes is known before there is a trainer.
+#[test]
+fn a_state_is_as_was_said_before() {
+    for shape in [tied(), biased(), Shape { vocab: 200, ..tied() }] {
+        let data = ragged(shape.vocab);
+        for optim in [Optim::AdamW, Optim::AdamW8bit] {
+            let settings = Settings { optim, ..settings() };
+            let some = lora(&[Proj::Down, Proj::Q]);
+            for trainable in [Trainable::Full, Trainable::NewLora(lora(&Proj::ALL)), Trainable::NewLora(some)] {
+                let model = lively(&shape, Form::dense(Float::F32));
+                let (total, extent) = (data.total_steps(), data.extent());
+                let trainer = Trainer::new(model, &trainable, settings.clone(), total, extent, &Heap).expect("made");
+                let said = state_specs(&shape, &trainable, optim).expect("specs");
+                let is: Vec<(String, Spec)> =
+                    trainer.state().into_iter().map(|(name, buf)| (name, buf.spec().clone())).collect();
+                assert_eq!(said, is, "{trainable:?}");
+                assert!(is.iter().any(|(name, _)| name.starts_with(PARAMETER)));
+            }
+        }
     }
 }
 
