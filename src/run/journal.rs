@@ -33,7 +33,7 @@ impl Journal {
             return Err(already(&folder));
         }
         let (metrics, timing) = open(&folder)?;
-        Ok(Journal { metrics, timing, folder, progress: Progress::new() })
+        Ok(Journal { metrics, timing, folder, progress: Progress::begun() })
     }
 
     /// Opens the records of an earlier process of the same run. Nothing is changed yet.
@@ -41,7 +41,7 @@ impl Journal {
     /// Errors: `run.busy` while another process has them; `file.*`.
     pub fn reopen(folder: &Path) -> Result<Self> {
         let (metrics, timing) = open(folder)?;
-        let progress = Progress::read(folder)?.unwrap_or_else(Progress::new);
+        let progress = Progress::read(folder)?.unwrap_or_else(Progress::begun);
         Ok(Journal { metrics, timing, folder: folder.to_owned(), progress })
     }
 

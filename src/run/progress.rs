@@ -72,7 +72,7 @@ pub struct Progress {
 
 impl Progress {
     /// Of a run that begins.
-    pub fn new() -> Self {
+    pub fn begun() -> Self {
         Progress { version: 1, outcome: Outcome::Running, stages: Vec::new(), making: None }
     }
 

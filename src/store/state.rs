@@ -270,10 +270,11 @@ mod tests {
     fn what_is_not_whole_takes_no_name() {
         let desk = tempfile::tempdir().expect("a folder");
         let path = desk.path().join("s");
-        let mut writer = StateWriter::create(&path, &infos()).expect("created");
-        assert_eq!(writer.tensor("b", Bits::U8(&[0; 4])).expect_err("too early").code, "output.order");
-        let mut writer = StateWriter::create(&path, &infos()).expect("created");
-        assert_eq!(writer.tensor("a", Bits::F32(&[0.0; 5])).expect_err("too few").code, "output.size");
+        for (name, bits, code) in [("b", Bits::U8(&[0; 4]), "output.order"), ("a", Bits::F32(&[0.0; 5]), "output.size")]
+        {
+            let mut writer = StateWriter::create(&path, &infos()).expect("created");
+            assert_eq!(writer.tensor(name, bits).expect_err("refused").code, code);
+        }
         let writer = StateWriter::create(&path, &infos()).expect("created");
         assert_eq!(writer.commit(Map::new()).expect_err("nothing written").code, "output.order");
         assert_eq!(fs::read_dir(desk.path()).expect("read").count(), 0);

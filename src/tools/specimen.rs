@@ -177,7 +177,10 @@ mod tests {
         assert!(by(Place::Gpu) < 0 && by(Place::Ram) > 0, "{offload:?}");
         let batch = effect("batch").unwrap_or_default();
         assert!(batch.iter().any(|(place, bytes)| *place == Place::Gpu && *bytes > 0), "{batch:?}");
-        assert!(effect("lr").is_none() && effect("epochs").is_none());
+        assert!(effect("lr").is_none());
+        // A longer training keeps more checkpoints, and takes nothing else.
+        let epochs = effect("epochs").unwrap_or_default();
+        assert!(epochs.iter().all(|(place, _)| *place == Place::Disk), "{epochs:?}");
         assert!(specimen.held.iter().any(|held| held.name == "saved activations" && held.grows.contains("batch")));
     }
 }
