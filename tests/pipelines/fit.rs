@@ -43,7 +43,7 @@ fn switches_that_cost_nothing_come_first() {
     let desk = Desk::new();
     // At the save, not in training: only `low_ram` helps.
     let text = "tunepipe 1\nload model \"model\"\nload data \"rows.jsonl\" format=completion\n\
-                train lora batch=1 steps=1 recompute free_logits\nsave merged \"out/m\"\n";
+                train lora batch=1 steps=1 recompute free_logits save_every=none\nsave merged \"out/m\"\n";
     desk.write("save.tp", text);
     let plan = desk.tunepipe(&["plan", "--json", "save.tp"]).ended(0).json();
     let phases: Vec<(String, u64)> = plan["targets"][0]["stages"]
