@@ -327,10 +327,13 @@ fn what_has_changed_is_refused_with_what_differs() {
     assert_eq!(told["diagnostics"][0]["code"], "usage");
 }
 
+/// A file of a checkpoint, and what becomes of its bytes.
+type Damage<'a> = (&'a str, &'a dyn Fn(&mut Vec<u8>));
+
 /// Of two checkpoints the newer one is damaged: in its tensors, in its note, or cut short.
 #[test]
 fn a_damaged_checkpoint_gives_way_to_the_one_before() {
-    let damages: [(&str, &dyn Fn(&mut Vec<u8>)); 3] = [
+    let damages: [Damage<'_>; 3] = [
         ("state.safetensors", &|bytes| {
             let at = bytes.len() - 9;
             bytes[at] ^= 4;
