@@ -30,7 +30,7 @@ pub(in crate::store) fn clear(destination: &Path) {
     }
 }
 
-/// As [`clear`], of every destination in a folder.
+/// As `clear`, of every destination in a folder.
 pub fn clear_all(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
