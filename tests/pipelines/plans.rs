@@ -180,7 +180,10 @@ fn a_tokenizer_is_held_until_the_last_answer() {
         phases.collect()
     };
     let with = |text: &str| -> Vec<String> {
-        held(text).into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect()
+        let mut names: Vec<String> = held(text).into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect();
+        // A stage has several phases.
+        names.dedup();
+        names
     };
     assert_eq!(with("train lora steps=1\nsave merged \"out/m\""), Vec::<String>::new());
     assert_eq!(
