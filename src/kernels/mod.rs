@@ -13,6 +13,7 @@ mod attention;
 mod buffer;
 mod cast;
 mod clock;
+pub mod cuda;
 mod cut;
 mod dropout;
 mod dynamic;

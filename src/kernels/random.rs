@@ -18,6 +18,11 @@ impl Key {
         Key(seed).with(0)
     }
 
+    /// The key as other forms of the generator take it: its low half is Philox's first word.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
     /// A stream of its own below this one: `Key::new(seed).with(step).with(layer)`.
     pub fn with(self, stream: u64) -> Self {
         // The last counter word keeps keys apart from numbers drawn at the same place.

@@ -3,6 +3,7 @@
 
 mod attention;
 mod cast;
+mod cuda;
 mod loss;
 mod matmul;
 mod nf4;
