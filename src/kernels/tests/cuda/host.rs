@@ -31,6 +31,7 @@ pub fn compiler() -> String {
 }
 
 /// Where a compiler is missing, tests of the kernels are skipped, but never where everything has to be checked.
+#[allow(clippy::print_stderr, reason = "the test's own word to who runs it")]
 fn there_is_no_compiler() -> bool {
     let found = Command::new(compiler()).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
