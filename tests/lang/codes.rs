@@ -61,7 +61,7 @@ fn every_code_has_a_page_and_every_page_a_code() {
     let known: BTreeSet<String> = codes::all().map(str::to_owned).collect();
     let groups: BTreeSet<&str> = known.iter().filter_map(|code| code.split_once('.')).map(|(group, _)| group).collect();
     let files =
-        ["chat_template", "json", "jsonl", "safetensors", "jinja", "bin", "model", "txt", "md", "weight", "bias"];
+        ["chat_template", "cu", "json", "jsonl", "safetensors", "jinja", "bin", "model", "txt", "md", "weight", "bias"];
     let of_group = |code: &&String| {
         code.split_once('.').is_some_and(|(group, rest)| groups.contains(group) && !files.contains(&rest))
     };
